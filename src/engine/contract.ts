@@ -60,7 +60,8 @@ export interface Datum {
  *   importance_sampling:  -advantage * exp(log p - old) * weight
  *   ppo:                  -min(ratio * advantage, clip(ratio, 1-low, 1+high) * advantage) * weight
  * minus entropyBonus * exact token entropy, plus kl * k3(reference) on tokens with mask 1.
- * The normaliser is B*G of the step for the ratio losses, the sum of weights for cross-entropy, unless given.
+ * The normaliser is the number of data for the ratio losses (B*G of a step that is handed over at once) and the sum of
+ * weights for cross-entropy, unless given; give it when a step is spread over several calls.
  */
 export type Loss = {
   readonly kind: 'cross_entropy' | 'importance_sampling' | 'ppo'
@@ -118,6 +119,8 @@ export interface Capabilities {
 export interface Sampler {
   readonly version: WeightsVersion
   readonly limits: { readonly context: number }
+  /** What it computed so far, where that is known; a model's snapshots report their model's. */
+  readonly usage?: EngineUsage
   /** One promise a request, in order. */
   sample(requests: readonly SampleRequest[], signal: AbortSignal): readonly Promise<Sample>[]
   /** Teacher-forced log-probability of each token; entry 0 is NaN. */

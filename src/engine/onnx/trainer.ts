@@ -109,8 +109,8 @@ export class Trainer {
     const wte = floats(out, 'd.wte')
     addRows(wte, floats(out, 'd.embedded'), tokens, this.config.dModel)
     const fresh = new Map(parameterSpecs(this.config).map((s) => [s.name, floats(out, `d.${s.name}`)]))
-    if (into.size > 0) return addInto(into, fresh)
-    for (const [name, g] of fresh) into.set(name, g)
+    if (into.size > 0) addInto(into, fresh)
+    else for (const [name, g] of fresh) into.set(name, g)
   }
 }
 
