@@ -8,6 +8,7 @@ export default defineConfig({
     'engine/tinker/index': 'src/engine/tinker/index.ts',
     'cli/main': 'src/cli/main.ts',
     'engine/onnx/worker': 'src/engine/onnx/worker.ts',
+    'grading/worker': 'src/grading/worker.ts',
   },
   format: 'esm',
   platform: 'node',

@@ -1,0 +1,80 @@
+"""Tables that share rows, whatever they or their columns are called.
+
+Two columns are the same if most of their distinct values are; two tables are twins if over some three such columns more
+than 5 % of the smaller table's distinct rows are found in the other. Fewer than three shared columns cannot be told from chance
+(two tables of ages and sexes overlap), so those are no twins here; text columns alone do decide, since long texts do not repeat.
+"""
+from itertools import combinations
+
+import pandas as pd
+
+SHARE = 0.05
+
+
+def canon(s):
+    if pd.api.types.is_bool_dtype(s):
+        return s.astype(str)
+    if pd.api.types.is_numeric_dtype(s):
+        return s.map(lambda v: "" if pd.isna(v) else f"{float(v):.5g}")
+    return s.map(lambda v: "" if pd.isna(v) else str(v).strip().lower())
+
+
+class Prints:
+    """A table as sets of values a column, for quick refusal, and its canonical columns."""
+
+    def __init__(self, df, limit=20000):
+        df = df.head(limit)
+        self.columns = {}
+        for c in df.columns:
+            v = canon(df[c]).reset_index(drop=True)
+            distinct = set(v)
+            if len(distinct) >= 2:
+                self.columns[c] = (v, distinct)
+
+
+def shared_columns(a, b):
+    """Pairs of columns with mostly the same values, the most telling first; each column is used once."""
+    pairs = []
+    for x, (_, sx) in a.columns.items():
+        for y, (_, sy) in b.columns.items():
+            small = min(len(sx), len(sy))
+            common = len(sx & sy)
+            if common >= 0.6 * small and small >= 2:
+                pairs.append((small, common / max(len(sx), len(sy)), x, y))
+    pairs.sort(key=lambda p: (-p[0] * p[1], str(p[2])))
+    out, left, right = [], set(), set()
+    for _, _, x, y in pairs:
+        if x not in left and y not in right:
+            out.append((x, y))
+            left.add(x)
+            right.add(y)
+    return out
+
+
+def share(a, b):
+    """Largest share of common distinct rows over any three of the eight most telling shared columns, or over one long text column."""
+    best = 0.0
+    pairs = shared_columns(a, b)[:8]
+    for x, y in pairs:
+        sx, sy = a.columns[x][1], b.columns[y][1]
+        long = [v for v in sx if len(v) > 24]
+        if len(long) > 20:
+            best = max(best, len(set(long) & sy) / min(len(sx), len(sy)))
+    for trio in combinations(pairs, 3):
+        rows = []
+        for side, prints in ((0, a), (1, b)):
+            cols = [prints.columns[p[side]][0] for p in trio]
+            rows.append(set(zip(*cols)))
+        # Rows of few distinct values coincide by chance: three columns must tell at least fifty rows apart.
+        if min(len(rows[0]), len(rows[1])) < 50:
+            continue
+        best = max(best, len(rows[0] & rows[1]) / min(len(rows[0]), len(rows[1])))
+    return best
+
+
+def twin_test(others):
+    """A predicate over data frames: is it a twin of any of `others` (a list of Prints)?"""
+    def is_twin(df):
+        p = Prints(df)
+        return any(share(p, o) > SHARE for o in others)
+    return is_twin

@@ -1,0 +1,6 @@
+export * from './boards.ts'
+export * from './check.ts'
+export * from './grade.ts'
+export * from './grader.ts'
+export * from './metrics.ts'
+export * from './percentile.ts'

@@ -1,0 +1,3 @@
+export * from './card.ts'
+export * from './overview.ts'
+export * from './source.ts'

@@ -1,0 +1,89 @@
+import { readdir, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { boundary, type Scope, type Suite, TaskError, type TaskRef } from '../core/index.ts'
+import { type TaskCard, taskCard } from './card.ts'
+
+/** A prepared task on disk. `publicDir` may be shown to programs; `privateDir` never. No answers are held here. */
+export interface Task {
+  readonly ref: TaskRef
+  readonly card: TaskCard
+  readonly dir: string
+  readonly publicDir: string
+  /** Path of the answers of one scope; read only by the grader. */
+  answersPath(scope: Scope): string
+}
+
+export type Readiness =
+  | { readonly state: 'ready' }
+  | { readonly state: 'needs-data'; readonly how: string }
+  | { readonly state: 'broken'; readonly why: string }
+
+export const refOf = (card: TaskCard): TaskRef => ({
+  suite: card.suite,
+  id: card.id,
+  modality: card.modality,
+  split: card.split,
+})
+
+/** Loads a prepared task. @throws TaskError naming file and fix when it is absent or its card does not parse. */
+export async function loadTask(dataDir: string, suite: Suite, id: string): Promise<Task> {
+  const dir = join(dataDir, suite, id)
+  const path = join(dir, 'task.json')
+  const text = await readFile(path, 'utf8').catch((cause) => {
+    throw new TaskError(`task ${id} is not prepared (${path} cannot be read); run: wmrl tasks prepare ${id}`, { cause })
+  })
+  const json = await boundary(
+    TaskError,
+    `${path} is not JSON; run: wmrl tasks prepare ${id}`,
+    () => JSON.parse(text) as unknown,
+  )
+  const parsed = taskCard.safeParse(json)
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]!
+    throw new TaskError(`${path}: ${issue.path.join('.') || 'card'}: ${issue.message}; run: wmrl tasks prepare ${id}`)
+  }
+  const card = parsed.data
+  return {
+    ref: refOf(card),
+    card,
+    dir,
+    publicDir: join(dir, 'public'),
+    answersPath: (scope) => join(dir, 'private', `${scope}.csv`),
+  }
+}
+
+/** Ids of the prepared tasks of a suite, sorted; folders without a card (half-made ones) are left out. */
+export async function preparedIds(dataDir: string, suite: Suite): Promise<string[]> {
+  const root = join(dataDir, suite)
+  const names = await readdir(root).catch(() => [] as string[])
+  const out: string[] = []
+  for (const n of names.sort()) if (await stat(join(root, n, 'task.json')).catch(() => undefined)) out.push(n)
+  return out
+}
+
+/** Public files with sizes, folders summed up as one entry. */
+export async function inventory(task: Task): Promise<{ path: string; bytes: number }[]> {
+  const out: { path: string; bytes: number }[] = []
+  for (const e of (await readdir(task.publicDir, { withFileTypes: true })).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    if (e.isDirectory()) {
+      let bytes = 0
+      const inner = await readdir(join(task.publicDir, e.name))
+      for (const f of inner) bytes += (await stat(join(task.publicDir, e.name, f))).size
+      out.push({ path: `${e.name}/ (${inner.length} files)`, bytes })
+    } else out.push({ path: e.name, bytes: (await stat(join(task.publicDir, e.name))).size })
+  }
+  return out
+}
+
+/** Ids of test.csv in file order. @throws TaskError when the file or its id column is missing. */
+export async function testIds(task: Task): Promise<string[]> {
+  const path = join(task.publicDir, 'test.csv')
+  const { parse } = await import('csv-parse/sync')
+  const rows: string[][] = await boundary(TaskError, path, async () => parse(await readFile(path), { bom: true }))
+  const k = rows[0]?.indexOf(task.card.submission.idColumn) ?? -1
+  if (k < 0)
+    throw new TaskError(
+      `${path} has no column ${task.card.submission.idColumn}; run: wmrl tasks prepare ${task.card.id}`,
+    )
+  return rows.slice(1).map((r) => r[k]!.trim())
+}
