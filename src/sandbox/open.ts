@@ -1,0 +1,251 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type ErrorSummary, MissingError, messageOf, SandboxError } from '../core/index.ts'
+import { type Cgroup, discoverCgroups } from './cgroups.ts'
+import type { Limits, ProgramRun, Rung, RunResult, Sandbox, SandboxOptions } from './contract.ts'
+import { ForkServer } from './fork-server.ts'
+import { inspectPython, runnerDir } from './host.ts'
+import { COMPILE_LIMITS, makeJob } from './job.ts'
+import { type Features, tryFeatures, workingRungs } from './probe.ts'
+import { ProcessRunner } from './process-runner.ts'
+import { SlotQueue } from './queue.ts'
+import { Runtime } from './runtime.ts'
+import type { Supervised } from './supervise.ts'
+import { sweep } from './sweep.ts'
+
+/**
+ * Sweeps what a killed supervisor left, chooses the best rung that works here, starts the fork server and lets one
+ * program through as proof.
+ * @throws MissingError when there is no environment, nothing contains a program here, or a forced rung does not work
+ * @throws SandboxError when the chosen rung fails its proof
+ */
+export async function openSandbox(opts: SandboxOptions): Promise<Sandbox> {
+  const python = await inspectPython(opts.python)
+  await sweep(opts.stateDir, process.platform === 'linux' ? discoverCgroups() : undefined)
+  const features = tryFeatures(opts.python)
+  const rung = chooseRung(features, opts)
+  const workers = opts.workers ?? availableParallelism()
+  const runtime = new Runtime({
+    rung,
+    python,
+    runner: runnerDir(),
+    privileged: features.privileged,
+    cgroups: rung === 'A' || rung === 'A-' ? features.cgroups : undefined,
+    bwrap: features.bwrap ?? 'bwrap',
+    stateDir: opts.stateDir,
+    slots: workers,
+  })
+  const sandbox = new LocalSandbox(runtime, workers, (opts.forkServer ?? true) && runtime.namespaced)
+  try {
+    await sandbox.prove()
+  } catch (e) {
+    await sandbox[Symbol.asyncDispose]()
+    throw e
+  }
+  return sandbox
+}
+
+function chooseRung(features: Features, opts: SandboxOptions): Rung {
+  const working = workingRungs(features)
+  const unsafe = opts.allowUnsafe === true
+  const advice = features.checks.find((c) => c.status === 'missing')?.fix ?? ''
+  if (opts.rung !== undefined) {
+    if (opts.rung === 'E' && !unsafe)
+      throw new MissingError('rung E contains nothing', 'pass --allow-unsafe for your own programs')
+    if (!working.includes(opts.rung))
+      throw new MissingError(`rung ${opts.rung} does not work here`, advice || `use ${working[0]}`)
+    return opts.rung
+  }
+  const best = working[0] ?? 'E'
+  if (best === 'E' && !unsafe) {
+    throw new MissingError(
+      'no sandbox: nothing on this machine contains a program',
+      `${advice}; or run programs elsewhere (a remote executor); --allow-unsafe runs your own programs uncontained`,
+    )
+  }
+  return best
+}
+
+const PROOF_LIMITS: Limits = {
+  cpuS: 10,
+  wallS: 120,
+  memoryMb: 512,
+  outputBytes: 4096,
+  submissionBytes: 4096,
+  diskMb: 8,
+  processes: 8,
+  cpus: 1,
+}
+const PROOF = "print('sandbox', open('proof.csv').read())\nopen('submission.csv', 'w').write('id,y\\n')\n"
+
+/** After this many starts in a row that failed, the fork server is not tried again. */
+const MAX_RESTARTS = 3
+
+class LocalSandbox implements Sandbox {
+  readonly #runtime: Runtime
+  readonly #slots: number
+  readonly #queue: SlotQueue
+  readonly #processes: ProcessRunner
+  readonly #usesForkServer: boolean
+  #server: Promise<ForkServer> | undefined
+  #failedStarts = 0
+  #closed = false
+  readonly #running = new Set<Promise<unknown>>()
+  readonly #abort = new AbortController()
+
+  constructor(runtime: Runtime, slots: number, usesForkServer: boolean) {
+    this.#runtime = runtime
+    this.#slots = slots
+    this.#queue = new SlotQueue(slots)
+    this.#processes = new ProcessRunner(runtime)
+    this.#usesForkServer = usesForkServer
+  }
+
+  get rung(): Rung {
+    return this.#runtime.rung
+  }
+
+  /** For the bench: CPU seconds of the fork server itself. */
+  async serverCpuS(): Promise<number> {
+    return this.#usesForkServer ? (await this.#forkServer()).cpuS() : 0
+  }
+
+  /** One program must come through: a jail that cannot start is found here, never blamed on an agent. */
+  async prove(): Promise<void> {
+    const dir = mkdtempSync(join(tmpdir(), `${this.#runtime.name}-proof-`))
+    try {
+      writeFileSync(join(dir, 'proof.csv'), 'seen')
+      chmodSync(dir, 0o755)
+      chmodSync(join(dir, 'proof.csv'), 0o644)
+      const program = { code: PROOF, publicDir: dir, limits: PROOF_LIMITS, seed: 0 }
+      const r = await this.run(program, AbortSignal.timeout(300_000))
+      const said = Buffer.from(r.stdout).toString('utf8').trim()
+      if (r.end.kind !== 'finished' || r.end.submission === undefined || said !== 'sandbox seen') {
+        const why = r.end.kind === 'infra' ? r.end.detail : `${JSON.stringify(r.end)} ${said}`
+        throw new SandboxError(`rung ${this.rung} failed its proof: ${why}`)
+      }
+    } finally {
+      rmSync(dir, { recursive: true, force: true })
+    }
+  }
+
+  async run(program: ProgramRun, signal: AbortSignal): Promise<RunResult> {
+    const runner = this.#usesForkServer ? 'fork-server' : 'process'
+    const s = await this.#inSlot(signal, program.limits, async (slot, group, both) => {
+      if (!this.#usesForkServer) return this.#processes.run(program, slot, group, both)
+      const server = await this.#forkServer()
+      const job = makeJob(program, server.place(slot, group?.dirs ?? []))
+      return server.run(job, program.limits, group, both)
+    })
+    const { end, stdout, stderr, cost } = s
+    return { end, stdout, stderr, cost, rung: this.rung, runner }
+  }
+
+  async checkSyntax(code: string, signal: AbortSignal): Promise<ErrorSummary | undefined> {
+    const s = await this.#inSlot(signal, COMPILE_LIMITS, async (slot, group, both) => {
+      if (!this.#usesForkServer) return this.#processes.compile(code, slot, group, both)
+      const server = await this.#forkServer()
+      const program = { code, publicDir: join(this.#runtime.dir, 'root'), limits: COMPILE_LIMITS, seed: 0 }
+      const job = {
+        ...makeJob(program, server.place(slot, group?.dirs ?? [])),
+        mode: 'compile' as const,
+        publicDir: null,
+      }
+      return server.run(job, COMPILE_LIMITS, group, both)
+    })
+    const { end, report } = s
+    switch (end.kind) {
+      case 'finished':
+        return undefined
+      case 'out-of-memory':
+        return report?.own?.error ?? { type: 'MemoryError', message: 'the program is too complex to compile' }
+      case 'timed-out':
+        return { type: 'MemoryError', message: `compile() took more than ${COMPILE_LIMITS.cpuS} CPU seconds` }
+      case 'crashed':
+        if (report?.own !== undefined) return report.own.error
+        throw new SandboxError(`the syntax check died: ${end.error.type} ${end.error.message}`)
+      case 'syntax-error':
+        return end.error
+      case 'infra':
+        throw new SandboxError(`the syntax check failed: ${end.detail}`, { retryable: true })
+    }
+  }
+
+  async #inSlot(
+    signal: AbortSignal,
+    limits: Limits,
+    body: (slot: number, group: Cgroup | undefined, both: AbortSignal) => Promise<Supervised>,
+  ): Promise<Supervised> {
+    if (this.#closed) throw new SandboxError('the sandbox is closed')
+    const both = AbortSignal.any([signal, this.#abort.signal])
+    const slot = await this.#queue.take(both)
+    const work = this.#once(slot, limits, both, body)
+    this.#running.add(work)
+    try {
+      return await work
+    } finally {
+      this.#running.delete(work)
+      this.#queue.give(slot)
+    }
+  }
+
+  async #once(
+    slot: number,
+    limits: Limits,
+    signal: AbortSignal,
+    body: (slot: number, group: Cgroup | undefined, both: AbortSignal) => Promise<Supervised>,
+  ): Promise<Supervised> {
+    let group: Cgroup | undefined
+    try {
+      group = this.#runtime.cgroup({
+        memoryBytes: limits.memoryMb * (1 << 20),
+        processes: limits.processes + 1, // the guard
+        cpus: limits.cpus,
+      })
+      return await body(slot, group, signal)
+    } catch (e) {
+      group?.kill()
+      await group?.remove().catch(() => {})
+      if (signal.aborted) throw signal.reason
+      return failed(messageOf(e))
+    }
+  }
+
+  async #forkServer(): Promise<ForkServer> {
+    const current = await this.#server?.catch(() => undefined)
+    if (current?.alive) return current
+    if (this.#failedStarts >= MAX_RESTARTS) throw new SandboxError('the fork server failed to start three times')
+    const before = this.#server
+    if (before !== undefined && current !== undefined) await current.close()
+    if (this.#server === before || this.#server === undefined) {
+      this.#server = ForkServer.start(this.#runtime, this.#slots)
+    }
+    try {
+      const server = await this.#server
+      this.#failedStarts = 0
+      return server
+    } catch (e) {
+      this.#failedStarts += 1
+      throw e
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    this.#abort.abort(new SandboxError('the sandbox was closed'))
+    await Promise.allSettled(this.#running)
+    const server = await this.#server?.catch(() => undefined)
+    await server?.close()
+    this.#runtime.close()
+  }
+}
+
+const failed = (detail: string): Supervised => ({
+  end: { kind: 'infra', detail },
+  report: undefined,
+  stdout: new Uint8Array(),
+  stderr: new Uint8Array(),
+  cost: { wallS: 0, cpuS: 0, peakBytes: 0 },
+})
