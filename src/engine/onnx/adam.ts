@@ -22,7 +22,8 @@ export function gradientNorm(gradients: Weights): number {
 
 /**
  * AdamW (Loshchilov and Hutter 2019) in place, with decoupled weight decay; every parameter is a matrix, so all decay.
- * A typed-array loop, not a graph: ONNX Runtime would copy three times the parameters out of every step.
+ * A typed-array loop on one thread. As a second graph on two threads it took as long and twice the CPU time, and would
+ * copy weights and both moments out of every step.
  */
 export function adamStep(
   weights: Weights,
@@ -33,23 +34,43 @@ export function adamStep(
 ): void {
   const beta1 = adam.beta1 ?? 0.9
   const beta2 = adam.beta2 ?? 0.95
-  const epsilon = adam.epsilon ?? 1e-8
   const step = ++state.step
-  const rate = adam.learningRate / (1 - beta1 ** step)
-  const second = 1 / (1 - beta2 ** step)
-  const keep = 1 - adam.learningRate * (adam.weightDecay ?? 0)
-  for (const [name, w] of weights) {
-    updateOne(w, gradients.get(name)!, state.first.get(name)!, state.second.get(name)!)
+  const plan: UpdatePlan = {
+    scale,
+    beta1,
+    beta2,
+    rate: adam.learningRate / (1 - beta1 ** step),
+    second: 1 / (1 - beta2 ** step),
+    epsilon: adam.epsilon ?? 1e-8,
+    keep: 1 - adam.learningRate * (adam.weightDecay ?? 0),
   }
+  for (const [name, w] of weights) {
+    update(w, gradients.get(name)!, state.first.get(name)!, state.second.get(name)!, plan)
+  }
+}
 
-  function updateOne(w: Float32Array, g: Float32Array, m: Float32Array, v: Float32Array): void {
-    for (let i = 0; i < w.length; i++) {
-      const x = g[i]! * scale
-      const mi = beta1 * m[i]! + (1 - beta1) * x
-      const vi = beta2 * v[i]! + (1 - beta2) * x * x
-      m[i] = mi
-      v[i] = vi
-      w[i] = w[i]! * keep - (rate * mi) / (Math.sqrt(vi * second) + epsilon)
-    }
+interface UpdatePlan {
+  readonly scale: number
+  readonly beta1: number
+  readonly beta2: number
+  /** Learning rate with the first moment's bias correction. */
+  readonly rate: number
+  /** Bias correction of the second moment. */
+  readonly second: number
+  readonly epsilon: number
+  /** What weight decay leaves. */
+  readonly keep: number
+}
+
+function update(w: Float32Array, g: Float32Array, m: Float32Array, v: Float32Array, plan: UpdatePlan): void {
+  // Locals: read from the object in the loop, they cost half as much again.
+  const { scale, beta1, beta2, rate, second, epsilon, keep } = plan
+  for (let i = 0; i < w.length; i++) {
+    const x = g[i]! * scale
+    const mi = beta1 * m[i]! + (1 - beta1) * x
+    const vi = beta2 * v[i]! + (1 - beta2) * x * x
+    m[i] = mi
+    v[i] = vi
+    w[i] = w[i]! * keep - (rate * mi) / (Math.sqrt(vi * second) + epsilon)
   }
 }

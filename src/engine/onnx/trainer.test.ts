@@ -14,7 +14,7 @@ afterAll(() => sessions.close())
 /** Weights large enough for attention to be far from uniform. */
 function lively(): Map<string, Float32Array> {
   const weights = initialWeights(config, 3)
-  for (const w of weights.values()) for (let i = 0; i < w.length; i++) w[i]! *= 10
+  for (const [name, w] of weights) for (let i = 0; i < w.length; i++) w[i]! *= name === 'wte' ? 4 : 10
   return weights
 }
 
