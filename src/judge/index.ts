@@ -1,0 +1,3 @@
+export * from './executed.ts'
+export * from './judge.ts'
+export * from './limits.ts'

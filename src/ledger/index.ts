@@ -1,0 +1,2 @@
+export * from './execution-cache.ts'
+export * from './sqlite.ts'
