@@ -48,12 +48,16 @@ def main():
         *lines, buffered = buffered.split(b'\n')
         for line in lines:
             token = line.decode()
-            linux.unshare(linux.CLONE_NEWPID)  # the next child is pid 1 of a new namespace
+            if options['privileged']:
+                linux.unshare(linux.CLONE_NEWPID)  # the next child is pid 1 of a new namespace
             pid = os.fork()
             if pid == 0:
+                if not options['privileged']:
+                    _between()
                 _job(options, token, data)
                 os._exit(72)
-            linux.setns(own, linux.CLONE_NEWPID)
+            if options['privileged']:
+                linux.setns(own, linux.CLONE_NEWPID)
             print(f'job {token} {pid}', flush=True)
 
 
@@ -64,6 +68,24 @@ def _warm():
             importlib.import_module(name)
         except ImportError:
             pass
+
+
+def _between():
+    """An ordinary user may not return to the host's pid namespace once it has left it, so another process leaves it;
+    this returns in the child, pid 1 of the new namespace."""
+    linux.die_with_parent()
+    linux.unshare(linux.CLONE_NEWPID)
+    pid = os.fork()
+    if pid:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(os.open('/dev/null', os.O_RDWR), 0)
+        os.dup2(0, 1)
+        os.dup2(0, 2)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:  # reaped while SIGCHLD was still ignored
+            pass
+        os._exit(0)
 
 
 def _job(options, token, data):

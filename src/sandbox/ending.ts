@@ -8,6 +8,8 @@ export interface Report {
   readonly overOutput: boolean
   readonly submission: Uint8Array | undefined
   readonly issue: 'too-large' | 'not-regular' | undefined
+  /** CPU seconds of the guard and of all that it waited for. */
+  readonly cpuS: number
   /** The program's own word about its exception; it may be forged, and is worth nothing to the forger. */
   readonly own: OwnReport | undefined
 }
@@ -129,6 +131,7 @@ export function parseReport(payload: Buffer): Report {
     overOutput: head.overOutput === true,
     submission: head.submission === null ? undefined : new Uint8Array(payload.subarray(4 + size)),
     issue: issue === 'too-large' || issue === 'not-regular' ? issue : undefined,
+    cpuS: number(head.cpuS) ?? 0,
     own: parseOwn(head.own),
   }
 }

@@ -9,7 +9,7 @@ import type { Limits } from './contract.ts'
 import type { Job, JobPlace } from './job.ts'
 import { BOX, INPUT, type Launch, launcherArgv, programEnv, RUNNER, rootBinds, VENV } from './launch.ts'
 import { CgroupMeter, type Meter, TreeMeter } from './meter.ts'
-import { cpuSecondsOf } from './proc.ts'
+import { cpuSecondsOf, residentBytes } from './proc.ts'
 import type { Runtime } from './runtime.ts'
 import { type Supervised, supervise } from './supervise.ts'
 
@@ -67,11 +67,12 @@ export class ForkServer {
     })
     this.#exited = new Promise((resolve) => {
       const gone = (why: string): void => {
-        this.#gone ??= why
+        const last = this.#stderr.trim().split('\n').at(-1) ?? ''
+        this.#gone ??= last === '' ? why : `${why}: ${last}`
         this.#waiting.clear()
         resolve()
       }
-      child.once('exit', (code, signal) => gone(`the fork server ended (${signal ?? `exit ${code}`})`))
+      child.once('close', (code, signal) => gone(`the fork server ended (${signal ?? `exit ${code}`})`))
       child.once('error', (e) => gone(`the fork server did not start: ${e.message}`))
     })
     child.stdin?.on('error', () => {})
@@ -137,8 +138,7 @@ export class ForkServer {
       )
       void this.#exited.then(() => {
         clearTimeout(timer)
-        const last = this.#stderr.trim().split('\n').at(-1) ?? ''
-        reject(new SandboxError(`${this.#gone}${last === '' ? '' : `: ${last}`}`))
+        reject(new SandboxError(this.#gone ?? 'the fork server ended'))
       })
       let text = ''
       this.#process.stdout?.on('data', (b: Buffer) => {
@@ -221,7 +221,12 @@ export class ForkServer {
     try {
       this.#process.stdin?.write(`${token}\n`)
       const [channel, pid] = await Promise.race([both, late, gone])
-      const meter: Meter = group ? new CgroupMeter(group) : new TreeMeter(pid)
+      const meter: Meter = group
+        ? new CgroupMeter(group)
+        : new TreeMeter(pid, {
+            memoryBytes: limits.memoryMb * (1 << 20),
+            sharedBytes: residentBytes(this.#process.pid ?? 0),
+          })
       const trouble = (): string => this.#gone ?? this.#stderr
       return await supervise({ channel, job, limits, meter, trouble, soft: group === undefined }, signal)
     } catch (e) {

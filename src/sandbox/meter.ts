@@ -52,24 +52,38 @@ export class CgroupMeter implements Meter {
 /** Without cgroups: the descendants of one process, by polling. What a daemon hides between polls is not counted. */
 export class TreeMeter implements Meter {
   readonly #root: number
+  readonly #memoryBytes: number
+  readonly #sharedBytes: number
   readonly #tag: string | undefined
   #cpuS = 0
   #peak = 0
 
-  /** @param tag value in the initial environment of every process, for the last sweep where no pid namespace ends them */
-  constructor(root: number, tag?: string) {
+  /**
+   * @param o.memoryBytes the limit; only near it is the exact sum worth its cost
+   * @param o.sharedBytes what every process inherits from the fork server
+   * @param o.tag value in the initial environment of every process, for the last sweep where no pid namespace ends them
+   */
+  constructor(
+    root: number,
+    o: { readonly memoryBytes: number; readonly sharedBytes: number; readonly tag?: string | undefined },
+  ) {
     this.#root = root
-    this.#tag = tag
+    this.#memoryBytes = o.memoryBytes
+    this.#sharedBytes = o.sharedBytes
+    this.#tag = o.tag
   }
 
   usage(): Usage {
     const pids = processTree(this.#root)
     let cpu = 0
     let bytes = 0
-    for (const [i, pid] of pids.entries()) {
+    for (const pid of pids) {
       cpu += cpuSecondsOf(pid)
-      // A fork of the fork server maps its parent's pages: only their share is the program's. 16 is enough to see.
-      bytes += (i < 16 ? proportionalBytes(pid) : undefined) ?? residentBytes(pid)
+      bytes += Math.max(0, residentBytes(pid) - this.#sharedBytes)
+    }
+    if (pids.length <= 4 || bytes > this.#memoryBytes) {
+      // Forks share pages, and each process counts them in full: only its share of them is its own.
+      bytes = pids.reduce((sum, pid) => sum + (proportionalBytes(pid) ?? residentBytes(pid)), 0)
     }
     this.#cpuS = Math.max(this.#cpuS, cpu)
     this.#peak = Math.max(this.#peak, bytes)

@@ -86,7 +86,13 @@ export class ProcessRunner {
     })
     const channel = child.stdio[3] as Duplex
     const root = child.pid ?? 0
-    const meter = group ? new CgroupMeter(group) : new TreeMeter(root, rt.namespaced ? undefined : tag)
+    const meter = group
+      ? new CgroupMeter(group)
+      : new TreeMeter(root, {
+          memoryBytes: program.limits.memoryMb * (1 << 20),
+          sharedBytes: 0,
+          tag: rt.namespaced ? undefined : tag,
+        })
     try {
       const diskBytes = rt.namespaced ? {} : { diskBytes: () => sizeOf(box, 20_000, job.diskBytes) }
       return await supervise(
@@ -185,9 +191,10 @@ async function sizeOf(dir: string, entries: number, limit: number): Promise<numb
       if ((e as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return Number.POSITIVE_INFINITY
       continue
     }
+    seen += names.length
+    if (seen > entries) return Number.POSITIVE_INFINITY
     for (const n of names) {
-      seen += 1
-      if (seen > entries || bytes > limit) return Number.POSITIVE_INFINITY
+      if (bytes > limit) return Number.POSITIVE_INFINITY
       try {
         const st = await lstat(join(d, n))
         if (st.isDirectory()) open.push(join(d, n))

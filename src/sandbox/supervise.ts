@@ -44,7 +44,7 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
   const { channel, meter, limits } = s
   const out: Buffer[] = []
   const err: Buffer[] = []
-  const starvation = new Starvation()
+  const starvation = new Starvation(limits.cpus)
   const reader = new FrameReader(limits.submissionBytes + (1 << 20))
   let report: Report | undefined
   let setupError: string | undefined
@@ -137,16 +137,17 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
   await meter.close()
   signal.throwIfAborted()
 
+  const cpuS = s.soft ? Math.max(last.cpuS, report?.cpuS ?? 0) : last.cpuS
   const wallS = startedAt === undefined ? 0 : (endedAt - startedAt) / 1000
   const end = endingOf({
     started: startedAt !== undefined,
     setupError,
     report,
     killed,
-    starved: starvation.starved(wallS, limits.cpus, last.throttledS),
+    starved: starvation.starved(wallS, last.throttledS),
     oomKills: last.oomKills,
     processLimitHit: s.soft || last.processLimitHits > 0,
-    cpuS: last.cpuS,
+    cpuS,
     cpuLimitS: limits.cpuS,
     trouble: protocol || s.trouble(),
   })
@@ -155,6 +156,6 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
     report,
     stdout: Buffer.concat(out),
     stderr: Buffer.concat(err),
-    cost: { wallS, cpuS: last.cpuS, peakBytes: last.peakBytes },
+    cost: { wallS, cpuS, peakBytes: last.peakBytes },
   }
 }
