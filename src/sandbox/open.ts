@@ -20,7 +20,12 @@ import { sweep } from './sweep.ts'
  * @throws MissingError when there is no environment, nothing contains a program here, or a forced rung does not work
  * @throws SandboxError when the chosen rung fails its proof
  */
-export async function openSandbox(opts: SandboxOptions): Promise<Sandbox> {
+export function openSandbox(opts: SandboxOptions): Promise<Sandbox> {
+  return openLocalSandbox(opts)
+}
+
+/** The same, with what only the bench asks of it. */
+export async function openLocalSandbox(opts: SandboxOptions): Promise<LocalSandbox> {
   const python = await inspectPython(opts.python)
   await sweep(opts.stateDir, process.platform === 'linux' ? discoverCgroups() : undefined)
   const features = tryFeatures(opts.python)
@@ -82,7 +87,7 @@ const PROOF = "print('sandbox', open('proof.csv').read())\nopen('submission.csv'
 /** After this many starts in a row that failed, the fork server is not tried again. */
 const MAX_RESTARTS = 3
 
-class LocalSandbox implements Sandbox {
+export class LocalSandbox implements Sandbox {
   readonly #runtime: Runtime
   readonly #slots: number
   readonly #queue: SlotQueue

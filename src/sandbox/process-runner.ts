@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process'
-import { chownSync, mkdirSync } from 'node:fs'
-import { lstat, readdir } from 'node:fs/promises'
+import { chownSync, lstatSync, mkdirSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import type { Cgroup } from './cgroups.ts'
@@ -179,14 +178,14 @@ function othersOf(uid: number | null): number {
 }
 
 /** Bytes below `dir`, counting up to the limit; a tree of more than `entries` entries counts as full. */
-async function sizeOf(dir: string, entries: number, limit: number): Promise<number> {
+function sizeOf(dir: string, entries: number, limit: number): number {
   let bytes = 0
   let seen = 0
   const open = [dir]
   for (let d = open.pop(); d !== undefined; d = open.pop()) {
     let names: string[]
     try {
-      names = await readdir(d)
+      names = readdirSync(d)
     } catch (e) {
       if ((e as NodeJS.ErrnoException).code === 'ENAMETOOLONG') return Number.POSITIVE_INFINITY
       continue
@@ -196,7 +195,7 @@ async function sizeOf(dir: string, entries: number, limit: number): Promise<numb
     for (const n of names) {
       if (bytes > limit) return Number.POSITIVE_INFINITY
       try {
-        const st = await lstat(join(d, n))
+        const st = lstatSync(join(d, n))
         if (st.isDirectory()) open.push(join(d, n))
         else bytes += st.blocks * 512
       } catch {

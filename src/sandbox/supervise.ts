@@ -24,7 +24,7 @@ export interface Supervision {
   /** Last words of the launcher or the fork server. */
   readonly trouble: () => string
   /** Polled size of a scratch directory that no file system limits, in bytes. */
-  readonly diskBytes?: () => Promise<number>
+  readonly diskBytes?: () => number
   /** Without cgroups nobody counts refused forks: the exception alone says it. */
   readonly soft: boolean
 }
@@ -106,7 +106,7 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
   let polls = 0
   let stopped = false
   let pollTimer: NodeJS.Timeout | undefined
-  const poll = async (): Promise<void> => {
+  const check = (): void => {
     polls += 1
     const usage = meter.usage()
     if (usage.cpuS >= limits.cpuS && startedAt !== undefined) endProgram('cpu')
@@ -116,12 +116,17 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
     if (polls % SLOW_POLLS === 0 && startedAt !== undefined) {
       starvation.sample(meter.tasks())
       if (usage.polled && usage.polled.processes > limits.processes + 8) endProgram('processes')
-      if (s.diskBytes && (await s.diskBytes()) > s.job.diskBytes) endProgram('disk')
+      if (s.diskBytes && s.diskBytes() > s.job.diskBytes) endProgram('disk')
     }
-    if (!stopped) pollTimer = setTimeout(next, POLL_MS)
   }
-  const next = (): void => void poll().catch(() => {})
-  next()
+  const poll = (): void => {
+    try {
+      check()
+    } finally {
+      if (!stopped) pollTimer = setTimeout(poll, POLL_MS)
+    }
+  }
+  poll()
   channel.write(frame('J', Buffer.from(JSON.stringify(s.job), 'utf8')))
 
   await done
