@@ -23,8 +23,10 @@ export interface WorkRate {
   readonly medianTokensPerS: number
   /** What the mathematics needs, nothing recomputed or padded. */
   readonly flopsPerToken: number
-  /** Best run over best matrix product. */
+  /** Best run over best matrix product; means something on free threads only. */
   readonly ratioToCeiling: number
+  /** Median over runs of its rate over that of the products just before and after: fair on a busy machine too. */
+  readonly ratioBeside: number
   readonly runs: number
 }
 
@@ -33,6 +35,8 @@ const config: ModelConfig = { layers: 4, dModel: 256, heads: 4, vocab: 1024, con
 const SIDE = 512
 const SEQUENCES = 32
 const PROMPT = 16
+/** Products between two runs last this long, so that they meet the same neighbours on the machine. */
+const BURST_MS = 100
 
 /**
  * Trains (forward, loss, backward, AdamW on 8 sequences of 256) and samples (32 sequences to 256 tokens), each through
@@ -57,11 +61,21 @@ export async function benchEngine(options: {
     seeds: Array.from({ length: SEQUENCES }, (_, i) => i),
   }
   const product = productFeeds()
-  const seconds = { ceiling: [] as number[], train: [] as number[], decode: [] as number[] }
-  const ceiling = async (): Promise<void> => {
-    for (let i = 0; i < 10; i++) {
-      await timed(seconds.ceiling, () => sessions.run('ceiling', productGraph, product))
+  const products: number[] = []
+  /** Mean seconds of a product in each burst. */
+  const bursts: number[] = []
+  const runs: { readonly kind: 'train' | 'decode'; readonly seconds: number; readonly burst: number }[] = []
+  const burst = async (): Promise<void> => {
+    const start = performance.now()
+    let n = 0
+    for (; performance.now() - start < BURST_MS; n++) {
+      products.push(await timed(() => sessions.run('ceiling', productGraph, product)))
     }
+    bursts.push((performance.now() - start) / 1000 / n)
+  }
+  const run = async (kind: 'train' | 'decode', work: () => Promise<void>): Promise<void> => {
+    runs.push({ kind, seconds: await timed(work), burst: bursts.length - 1 })
+    await burst()
   }
   const train = async (): Promise<void> => {
     await trainer.forwardBackward(data, { kind: 'cross_entropy' }, signal)
@@ -72,27 +86,31 @@ export async function benchEngine(options: {
   await train()
   await sample()
   const end = performance.now() + 1000 * options.seconds
+  await burst()
   do {
-    for (let i = 0; i < 4; i++) {
-      await ceiling()
-      await timed(seconds.train, train)
-    }
-    await ceiling()
-    await timed(seconds.decode, sample)
+    for (let i = 0; i < 4; i++) await run('train', train)
+    await run('decode', sample)
   } while (performance.now() < end)
   await sessions.close()
 
   const parameters = parameterCount(config)
   const { layers, dModel, context } = config
-  const best = (2 * SIDE ** 3) / Math.min(...seconds.ceiling)
-  const rate = (runs: readonly number[], tokens: number, flopsPerToken: number): WorkRate => {
-    const tokensPerS = tokens / Math.min(...runs)
+  const flopsPerProduct = 2 * SIDE ** 3
+  const ceiling = flopsPerProduct / Math.min(...products)
+  const rate = (kind: 'train' | 'decode', tokens: number, flopsPerToken: number): WorkRate => {
+    const mine = runs.filter((r) => r.kind === kind)
+    const best = tokens / Math.min(...mine.map((r) => r.seconds))
+    const beside = mine.map((r) => {
+      const product = (bursts[r.burst]! + bursts[r.burst + 1]!) / 2
+      return (tokens * flopsPerToken * product) / (r.seconds * flopsPerProduct)
+    })
     return {
-      tokensPerS,
-      medianTokensPerS: tokens / median(runs),
+      tokensPerS: best,
+      medianTokensPerS: tokens / median(mine.map((r) => r.seconds)),
       flopsPerToken,
-      ratioToCeiling: (tokensPerS * flopsPerToken) / best,
-      runs: runs.length,
+      ratioToCeiling: (best * flopsPerToken) / ceiling,
+      ratioBeside: median(beside),
+      runs: mine.length,
     }
   }
   const sampled = config.context - PROMPT
@@ -101,13 +119,13 @@ export async function benchEngine(options: {
   return {
     parameters,
     threads: options.threads,
-    ceilingGflops: best / 1e9,
+    ceilingGflops: ceiling / 1e9,
     train: rate(
-      seconds.train,
+      'train',
       data.reduce((n, d) => n + d.tokens.length - 1, 0),
       6 * parameters + 12 * layers * context * dModel,
     ),
-    decode: rate(seconds.decode, SEQUENCES * sampled, 2 * parameters + 4 * layers * meanContext * dModel),
+    decode: rate('decode', SEQUENCES * sampled, 2 * parameters + 4 * layers * meanContext * dModel),
   }
 }
 
@@ -139,10 +157,10 @@ function productFeeds(): Tensors {
   return { a: matrix(), b: matrix() }
 }
 
-async function timed(into: number[], work: () => Promise<unknown>): Promise<void> {
+async function timed(work: () => Promise<unknown>): Promise<number> {
   const start = performance.now()
   await work()
-  into.push((performance.now() - start) / 1000)
+  return (performance.now() - start) / 1000
 }
 
 function median(xs: readonly number[]): number {

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { EngineError } from '../../core/index.ts'
+import { EngineError, weightsVersion } from '../../core/index.ts'
 import type { AdamParams, Datum, Model, SampleRequest } from '../contract.ts'
 import { type OnnxEngine, openOnnxEngine } from './engine.ts'
 import type { ModelConfig } from './model-config.ts'
@@ -201,6 +201,26 @@ describe('sampling', () => {
 })
 
 describe('models', () => {
+  it('collect nothing from a call that was aborted between packs', async () => {
+    await using model = await engine.open('frozen', signal)
+    const controller = new AbortController()
+    const many = Array.from({ length: 4000 }, (_, i) => taught([1 + (i % 40), 2, 3, 4, 5, 6]))
+    const call = model.forwardBackward(many, { kind: 'cross_entropy' }, controller.signal)
+    setTimeout(() => controller.abort(), 20)
+    await expect(call).rejects.toThrow('aborted')
+    await expect(model.optimStep(adam, signal)).rejects.toThrow('call forwardBackward first')
+    await expect(train(model, 1)).resolves.toMatch(/^[0-9a-f]{64}$/)
+  })
+
+  it('end their waiting calls when the engine is disposed', async () => {
+    const other = await openOnnxEngine({ backbone: { config, seed: 1 }, checkpointDir: dir, threads: 1 })
+    const sampler = await other.frozen(signal)
+    const waiting = sampler.sample([request([1, 2], 64, { maxTokens: 90 })], signal)[0]!
+    await other[Symbol.asyncDispose]()
+    await expect(waiting).rejects.toThrow()
+    await expect(other.open('frozen', signal)).rejects.toThrow('the engine is closed')
+  })
+
   it('are not changed by each other, snapshots not by training', async () => {
     const frozen = await engine.frozen(signal)
     await using model = await engine.open('frozen', signal)
@@ -241,9 +261,11 @@ describe('models', () => {
 
   it('name what is wrong with a checkpoint', async () => {
     await using model = await engine.open('frozen', signal)
-    const { location } = await model.save('to be broken', signal)
+    const checkpoint = await model.save('to be broken', signal)
+    const { location } = checkpoint
     const whole = await readFile(location)
-    const open = (): Promise<unknown> => engine.open({ name: 'x', location, version: undefined as never }, signal)
+    const open = (): Promise<unknown> => engine.open(checkpoint, signal)
+    await expect(engine.open({ ...checkpoint, version: weightsVersion('00') }, signal)).rejects.toThrow('not 00')
     await truncate(location, whole.length - 1000)
     await expect(open()).rejects.toThrow(`${location} is truncated`)
     await expect(open()).rejects.toThrow('go on from an earlier checkpoint')

@@ -77,11 +77,16 @@ export class Host {
     openModel: async ([from]) => {
       const { config, weights } = this.#frozen!
       const state = from === 'frozen' ? freshState(config, copyWeights(weights)) : await readCheckpoint(from.location)
-      if (from !== 'frozen' && !sameShape(state.config, config)) {
+      // Sessions are compiled for one configuration, the backbone's.
+      if (from !== 'frozen' && !sameConfig(state.config, config)) {
         throw new EngineError(`${from.location} is of another model than the backbone; open it with its own`)
       }
+      const trainer = new Trainer(config, state.weights, state.adam, this.#sessions!)
+      if (from !== 'frozen' && trainer.version() !== from.version) {
+        throw new EngineError(`${from.location} holds weights ${trainer.version()}, not ${from.version}`)
+      }
       const model = this.#handle()
-      this.#models.set(model, new Trainer(state.config, state.weights, state.adam, this.#sessions!))
+      this.#models.set(model, trainer)
       return { model }
     },
     closeModel: ([model]) => {
@@ -154,8 +159,8 @@ export class Host {
   }
 }
 
-function sameShape(a: ModelConfig, b: ModelConfig): boolean {
-  return (['layers', 'dModel', 'heads', 'vocab', 'context'] as const).every((key) => a[key] === b[key])
+function sameConfig(a: ModelConfig, b: ModelConfig): boolean {
+  return (Object.keys(b) as (keyof ModelConfig)[]).every((key) => a[key] === b[key])
 }
 
 /** For the wire: which kind of error crossed it. */

@@ -57,6 +57,17 @@ function checkDatum(d: Datum, i: number, loss: Loss, limits: { context: number; 
   if (loss.kl && !d.reference) fail('kl needs the reference log-probabilities')
 }
 
+/** The token that each row predicts; 0 where it predicts none. */
+export function targetRows(pack: Pack, data: readonly Datum[]): Int32Array {
+  const out = new Int32Array(pack.shape.batch * pack.shape.length)
+  for (const p of pack.placements) {
+    for (let i = 0; i < p.length; i++) {
+      out[rowIndex(pack.shape, p.row, p.start + i)] = data[p.item]!.tokens[i + 1]!
+    }
+  }
+  return out
+}
+
 /** The row inputs of loss-graph.ts: row t of a sequence predicts token t + 1. */
 export function lossRows(pack: Pack, data: readonly Datum[], plan: LossPlan): Record<RowInput, Float32Array> {
   const { loss, normaliser } = plan

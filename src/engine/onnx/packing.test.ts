@@ -37,6 +37,7 @@ it('makes few shapes of about 2048 tokens', () => {
   expect(packs([300], 512)[0]!.shape).toEqual({ batch: 1, length: 512 })
   expect(packs([5], 24)[0]!.shape).toEqual({ batch: 1, length: 24 })
   expect(packs([], 24)).toEqual([])
+  expect(packs([0, 3, 0], 24).flatMap((p) => p.placements.map((q) => q.item))).toEqual([1])
 })
 
 it('lets a token see its own sequence up to itself, padding only itself', () => {

@@ -30,10 +30,10 @@ export const rowIndex = (shape: PackShape, row: number, position: number): numbe
  * same bits. Lengths must lie in 1..context. Shapes are few (a power of two of rows), as each costs a session.
  */
 export function packs(lengths: readonly number[], context: number): readonly Pack[] {
-  if (lengths.length === 0) return []
-  const longest = Math.max(...lengths)
-  const length = bucket(longest, Math.min(USUAL_LENGTH, context), context)
-  const order = lengths.map((_, i) => i).sort((a, b) => lengths[b]! - lengths[a]! || a - b)
+  const order = lengths.map((_, i) => i).filter((i) => lengths[i]! > 0)
+  if (order.length === 0) return []
+  order.sort((a, b) => lengths[b]! - lengths[a]! || a - b)
+  const length = bucket(lengths[order[0]!]!, USUAL_LENGTH, context)
   const used: number[] = []
   const placed = order.map((item): Placement => {
     const n = lengths[item]!

@@ -1,9 +1,9 @@
 import type { TokenSequence } from '../contract.ts'
 import type { PromptCache } from './cache.ts'
 import { forwardGraph } from './forward-graph.ts'
-import { bucket, type Pack, packTensors, powerOfTwo, rowIndex } from './packing.ts'
+import { packFeeds } from './pack-feeds.ts'
+import { bucket, type Pack, powerOfTwo, rowIndex } from './packing.ts'
 import { floats, type Sessions, tensor } from './sessions.ts'
-import { packFeeds } from './trainer.ts'
 import { type WeightSet, weightFeeds } from './weight-set.ts'
 
 export interface Prefilled {
@@ -43,7 +43,7 @@ export async function prefill(
   const select = Int32Array.from(prompts, (p, i) => rowIndex(shape, i, p.length - 1))
   const out = await sessions.run(`prefill ${shape.batch}x${shape.length}`, () => forwardGraph(config, shape, 'cache'), {
     ...weightFeeds(config, set.weights),
-    ...packFeeds(shape, packTensors(pack, prompts)),
+    ...packFeeds(pack, prompts),
     select: tensor(select, [select.length]),
   })
   const layers = Array.from({ length: config.layers }, (_, l) => l)

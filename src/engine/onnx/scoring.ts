@@ -1,9 +1,9 @@
 import type { TokenSequence } from '../contract.ts'
 import { forwardGraph } from './forward-graph.ts'
 import type { Meter } from './meter.ts'
-import { type Pack, packs, packTensors, rowIndex } from './packing.ts'
+import { packFeeds } from './pack-feeds.ts'
+import { type Pack, packs, rowIndex } from './packing.ts'
 import { floats, type Sessions, type Tensors, tensor } from './sessions.ts'
-import { packFeeds } from './trainer.ts'
 import { type WeightSet, weightFeeds } from './weight-set.ts'
 
 /** Teacher-forced log-probabilities of each token; entry 0 is NaN. Sequences must fit the model. */
@@ -58,12 +58,10 @@ async function overPacks(
   signal: AbortSignal,
   each: (pack: Pack, feeds: Tensors) => Promise<void>,
 ): Promise<void> {
-  const items = inputs.map((_, i) => i).filter((i) => inputs[i]!.length > 0)
-  const lengths = items.map((i) => inputs[i]!.length)
-  for (const local of packs(lengths, set.config.context)) {
+  const lengths = inputs.map((s) => s.length)
+  for (const pack of packs(lengths, set.config.context)) {
     signal.throwIfAborted()
-    const pack = { ...local, placements: local.placements.map((p) => ({ ...p, item: items[p.item]! })) }
-    await each(pack, { ...weightFeeds(set.config, set.weights), ...packFeeds(pack.shape, packTensors(pack, inputs)) })
+    await each(pack, { ...weightFeeds(set.config, set.weights), ...packFeeds(pack, inputs) })
   }
 }
 

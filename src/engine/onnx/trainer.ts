@@ -1,13 +1,13 @@
 import { EngineError, type WeightsVersion } from '../../core/index.ts'
 import type { AdamParams, Datum, Loss, LossReport, StepReport } from '../contract.ts'
 import { type AdamState, adamStep, freshAdam, gradientNorm } from './adam.ts'
-import { lossRows, planLoss } from './loss-rows.ts'
+import { type LossPlan, lossRows, planLoss, targetRows } from './loss-rows.ts'
 import { Meter } from './meter.ts'
 import { type ModelConfig, parameterSpecs, type Weights } from './model-config.ts'
-import { type PackTensors, packs, packTensors, rowIndex } from './packing.ts'
+import { packFeeds } from './pack-feeds.ts'
+import { type Pack, packs, rowIndex } from './packing.ts'
 import { floats, type Sessions, type Tensors, tensor } from './sessions.ts'
 import { trainGraph } from './train-graph.ts'
-import type { PackShape } from './transformer.ts'
 import { versionOf, weightFeeds } from './weight-set.ts'
 
 /** One model under training: weights, optimiser, and the gradients collected since its last step. */
@@ -32,34 +32,20 @@ export class Trainer {
     const plan = planLoss(data, loss, this.config)
     const logprobs = data.map((d) => new Float32Array(d.tokens.length).fill(Number.NaN))
     const inputs = data.map((d) => d.tokens.slice(0, -1))
-    const items = inputs.map((_, i) => i).filter((i) => inputs[i]!.length > 0)
     const gradients = new Map<string, Float32Array>()
     let total = 0
     let entropy = 0
     const packed = packs(
-      items.map((i) => inputs[i]!.length),
+      inputs.map((s) => s.length),
       this.config.context,
     )
-    for (const local of packed) {
+    for (const pack of packed) {
       signal.throwIfAborted()
-      const pack = { ...local, placements: local.placements.map((p) => ({ ...p, item: items[p.item]! })) }
-      const at = packTensors(pack, inputs)
-      const rows = lossRows(pack, data, plan)
-      const n = at.tokens.length
-      const targets = new Int32Array(n)
-      for (const p of pack.placements) {
-        for (let i = 0; i < p.length; i++) {
-          targets[rowIndex(pack.shape, p.row, p.start + i)] = data[p.item]!.tokens[i + 1]!
-        }
-      }
-      const feeds: Record<string, Tensors[string]> = {
+      const feeds = {
         ...weightFeeds(this.config, this.weights),
-        ...packFeeds(pack.shape, at),
-        targets: tensor(targets, [n, 1]),
-        clipLow: tensor(Float32Array.of(plan.clip[0]), []),
-        clipHigh: tensor(Float32Array.of(plan.clip[1]), []),
+        ...packFeeds(pack, inputs),
+        ...lossFeeds(pack, data, plan),
       }
-      for (const [name, values] of Object.entries(rows)) feeds[name] = tensor(values, [n, 1])
       const withBonus = Boolean(loss.entropyBonus)
       const { batch, length } = pack.shape
       const out = await this.sessions.run(
@@ -67,7 +53,7 @@ export class Trainer {
         () => trainGraph(this.config, pack.shape, withBonus),
         feeds,
       )
-      this.#collect(gradients, out, at.tokens)
+      this.#collect(gradients, out, feeds.tokens!.data as Int32Array)
       const rowLoss = floats(out, 'rowLoss')
       const rowEntropy = floats(out, 'entropy')
       const rowLogprob = floats(out, 'logprob')
@@ -114,14 +100,15 @@ export class Trainer {
   }
 }
 
-/** The inputs of every graph over packed rows. */
-export function packFeeds(shape: PackShape, at: PackTensors): Tensors {
-  const { batch, length } = shape
-  return {
-    tokens: tensor(at.tokens, [batch * length]),
-    positions: tensor(at.positions, [batch * length, 1]),
-    mask: tensor(at.mask, [batch, 1, length, length]),
+function lossFeeds(pack: Pack, data: readonly Datum[], plan: LossPlan): Tensors {
+  const n = pack.shape.batch * pack.shape.length
+  const feeds: Record<string, Tensors[string]> = {
+    targets: tensor(targetRows(pack, data), [n, 1]),
+    clipLow: tensor(Float32Array.of(plan.clip[0]), []),
+    clipHigh: tensor(Float32Array.of(plan.clip[1]), []),
   }
+  for (const [name, values] of Object.entries(lossRows(pack, data, plan))) feeds[name] = tensor(values, [n, 1])
+  return feeds
 }
 
 /** Adds row i of `rows` to the row of `table` that token i names, in order. */

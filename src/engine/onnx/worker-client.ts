@@ -92,9 +92,11 @@ export class WorkerClient {
     }
   }
 
+  /** Stops what is under way at its next batch boundary, then the thread. */
   async close(): Promise<void> {
     if (this.#ended) return
     try {
+      for (const id of this.#pending.keys()) this.#send({ type: 'abort', id })
       await this.call('close', [])
     } finally {
       this.#end(new EngineError('the engine is closed'))
