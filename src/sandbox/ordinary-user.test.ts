@@ -1,0 +1,37 @@
+import { rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { Rung } from './contract.ts'
+import { isRoot, testPython } from './testing/environment.ts'
+import { bundle, ORDINARY_UID, runAsOrdinaryUser } from './testing/ordinary-user.ts'
+import type { SuiteReport } from './testing/suite.ts'
+
+const LEVELS: readonly [Rung, boolean][] = [
+  ['B', true],
+  ['B', false],
+  ['C', false],
+  ['D', false],
+]
+
+// Only root can become an ordinary user; an ordinary user runs hostile.test.ts on these very rungs.
+describe.runIf(isRoot)('as an ordinary user', () => {
+  let module: string
+  beforeAll(() => {
+    module = bundle(join(import.meta.dirname, 'testing/child.ts'))
+  })
+  afterAll(() => rmSync(dirname(module), { recursive: true }))
+
+  it.each(LEVELS)(
+    'rung %s, fork server %s, contains the hostile programs as its table says',
+    async (rung, forkServer) => {
+      const python = testPython()
+      const stateDir = `/tmp/wmrl-test-state-${ORDINARY_UID}`
+      const options = { python, stateDir, rung, forkServer }
+      const report = JSON.parse(await runAsOrdinaryUser(module, options, python)) as SuiteReport
+      expect(report.uid).toBe(ORDINARY_UID)
+      expect(report.rung).toBe(rung)
+      expect(report.outcomes).toHaveLength(43)
+      expect(report.outcomes.filter((o) => o.fault !== '')).toEqual([])
+    },
+  )
+})
