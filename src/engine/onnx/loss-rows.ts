@@ -55,6 +55,10 @@ function checkDatum(d: Datum, i: number, loss: Loss, limits: { context: number; 
   if (d.weights?.some((w) => !(w >= 0))) fail('a weight is negative or not a number')
   if (loss.kind !== 'cross_entropy' && !d.logprobs) fail(`${loss.kind} needs the log-probabilities of sampling`)
   if (loss.kl && !d.reference) fail('kl needs the reference log-probabilities')
+  const needed = [loss.kind === 'cross_entropy' ? undefined : d.logprobs, loss.kl ? d.reference : undefined]
+  const missing = d.mask.findIndex((m, t) => m === 1 && needed.some((list) => list && !Number.isFinite(list[t])))
+  if (missing >= 0) fail(`a log-probability at token ${missing} is not finite`)
+  if (loss.kind !== 'cross_entropy' && !Number.isFinite(d.advantage)) fail(`advantage is ${d.advantage}`)
 }
 
 /** The token that each row predicts; 0 where it predicts none. */

@@ -18,25 +18,30 @@ export function floats(outputs: Tensors, name: string): Float32Array {
   return outputs[name]!.data as Float32Array
 }
 
-/** ONNX Runtime sessions by graph, built on first use; the least recently used one goes when there are too many. */
+/**
+ * ONNX Runtime sessions by graph, built on first use; the least recently used one goes when there are too many. For one
+ * caller at a time.
+ */
 export class Sessions {
-  readonly #known = new Map<string, Promise<Session>>()
+  readonly #known = new Map<string, Session>()
 
   constructor(readonly threads: number) {}
 
   async run(key: string, build: () => Uint8Array, feeds: Tensors): Promise<Tensors> {
-    let session = this.#known.get(key)
-    this.#known.delete(key)
-    session ??= this.#create(build())
-    this.#known.set(key, session)
-    await this.#trim()
-    return await boundary(EngineError, `running the ${key} graph`, async () => await (await session).run(feeds))
+    return await boundary(EngineError, `running the ${key} graph`, async () => {
+      const session = this.#known.get(key) ?? (await this.#create(build()))
+      // Re-entering it makes it the most recently used.
+      this.#known.delete(key)
+      this.#known.set(key, session)
+      await this.#trim()
+      return await session.run(feeds)
+    })
   }
 
   async close(): Promise<void> {
     const sessions = [...this.#known.values()]
     this.#known.clear()
-    for (const s of sessions) await (await s).release()
+    for (const s of sessions) await s.release()
   }
 
   #create(model: Uint8Array): Promise<Session> {
@@ -53,7 +58,7 @@ export class Sessions {
     for (const [key, session] of this.#known) {
       if (this.#known.size <= MAX_SESSIONS) return
       this.#known.delete(key)
-      await (await session).release()
+      await session.release()
     }
   }
 }

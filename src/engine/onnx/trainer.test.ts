@@ -137,10 +137,14 @@ describe('loss', () => {
     ['mask', { ...datum(1, 4), mask: [0, 1] }, 'datum 0: mask has 2 entries for 4 tokens'],
     ['vocabulary', { ...datum(1, 2), tokens: [1, 23] }, 'datum 0: token 23 is outside the vocabulary'],
     ['context', datum(1, 25), 'datum 0: 25 tokens, the model holds 1..24'],
+    [
+      'log-probability',
+      { ...datum(1, 2), mask: [0, 1], logprobs: [0, Number.NaN] },
+      'datum 0: a log-probability at token 1 is not finite',
+    ],
+    ['advantage', { ...datum(1, 2), advantage: Number.NaN }, 'datum 0: advantage is NaN'],
   ])('refuses a wrong %s by name', async (_, d, message) => {
-    await expect(trainer().forwardBackward([d], { kind: 'cross_entropy' }, signal)).rejects.toThrow(
-      new EngineError(message),
-    )
+    await expect(trainer().forwardBackward([d], { kind: 'ppo' }, signal)).rejects.toThrow(new EngineError(message))
   })
 })
 
