@@ -16,6 +16,8 @@ export const boardFile = z.strictObject({
   task: z.string(),
   metric: z.string(),
   higherIsBetter: z.boolean(),
+  /** Errors of no two entries correlate above this. */
+  correlation: z.number(),
   entries: z.array(entry).min(2, 'a leaderboard needs at least two entries'),
   /** Recipes that were run and left out, with the reason. */
   left: z.array(z.strictObject({ recipe: z.string(), why: z.string() })),

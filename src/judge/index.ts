@@ -1,3 +1,6 @@
+export * from './controls.ts'
 export * from './executed.ts'
 export * from './judge.ts'
 export * from './limits.ts'
+export * from './nano-predictor.ts'
+export * from './predicted.ts'

@@ -1,2 +1,3 @@
 export * from './execution-cache.ts'
+export * from './run-ledger.ts'
 export * from './sqlite.ts'

@@ -26,7 +26,7 @@ export function renderSpec(card: TaskCard, spec: Spec, r: Random): string {
       seriesLines(w, card, spec.view)
       break
   }
-  modelLines(w, card, spec, r)
+  modelLines(w, spec, r)
   w.line('model.fit(X, y)')
   outputLines(w, card, spec, multi)
   const column = card.submission.columns[0]!
@@ -189,7 +189,7 @@ function textLines(w: Writer, card: TaskCard, v: TextView): void {
   }
   if (v.svd) {
     w.use('sklearn.decomposition', 'TruncatedSVD')
-    w.line(`s = TruncatedSVD(${v.svd}, random_state=0)`, 'X, T = s.fit_transform(X), s.transform(T)')
+    w.line(`s = TruncatedSVD(n_components=${v.svd}, random_state=0)`, 'X, T = s.fit_transform(X), s.transform(T)')
   }
 }
 
@@ -207,8 +207,10 @@ function imageLines(w: Writer, card: TaskCard, v: ImageView): void {
   const mode = v.features === 'colour' ? 'RGB' : 'L'
   const id = card.submission.idColumn
   if (card.pixels) {
-    const { height, width, white } = card.pixels
-    w.line(`f = lambda d: d[test.columns[1:]].values.reshape(-1, ${height}, ${width}) / ${white}`)
+    w.line(
+      'h = len({c.split("_")[0] for c in test.columns[1:]})',
+      'f = lambda d: d[test.columns[1:]].values.reshape(len(d), h, -1) / 16',
+    )
   } else if (card.images === 'png') {
     const file = card.columns.find((c) => c.type === 'file')!.name
     w.use('PIL', 'Image')
@@ -283,7 +285,7 @@ function stepText(s: Step): string {
   const name = STEP_CLASS[s.kind][1]
   switch (s.kind) {
     case 'pca':
-      return `PCA(${s.n}, random_state=0)`
+      return `PCA(n_components=${s.n}, random_state=0)`
     case 'kbest':
       return `SelectKBest(k=${s.n})`
     case 'poly':
@@ -295,7 +297,7 @@ function stepText(s: Step): string {
   }
 }
 
-function modelLines(w: Writer, card: TaskCard, spec: Spec, r: Random): void {
+function modelLines(w: Writer, spec: Spec, r: Random): void {
   const one = (m: ModelChoice): string => {
     let choice = m
     if (spec.bug === 'task') {

@@ -1,0 +1,3 @@
+export * from './format.ts'
+export * from './rollout.ts'
+export * from './trajectory.ts'

@@ -1,0 +1,150 @@
+import { z } from 'zod'
+import { LIMIT_PROFILES, PREDICTION_SCORES } from '../judge/index.ts'
+import { defaultsOf, METHOD_MODES, type MethodConfig } from '../method/index.ts'
+
+const unit = z.number().min(0).max(1)
+const positive = z.number().int().min(1)
+
+const method = z
+  .strictObject({
+    mode: z
+      .enum(METHOD_MODES)
+      .default('recommended')
+      .describe('which correction: the paper, the recommended one, or a control'),
+    advantage: z
+      .enum(['std', 'center', 'leave_one_out'])
+      .optional()
+      .describe('how rewards of a group become advantages; the mode decides by default'),
+    anchors: z
+      .strictObject({ share: unit.optional().describe('share of groups that are really executed') })
+      .prefault({}),
+    calibration: z
+      .strictObject({
+        kind: z.enum(['identity', 'affine', 'isotonic', 'centered_isotonic']).optional(),
+        bins: positive.optional(),
+        binning: z.enum(['equal_width', 'equal_mass', 'distinct']).optional(),
+        prior: z.number().min(0).optional().describe('pseudo-pairs a bin on the identity'),
+        from: positive.optional().describe('pairs before the first fit'),
+        every: positive.optional().describe('new pairs before a refit'),
+        window: positive.optional().describe('pairs kept'),
+        order: z.enum(['push-first', 'apply-first']).optional(),
+      })
+      .prefault({}),
+    weights: z
+      .strictObject({
+        kind: z.enum(['none', 'ivd', 'release']).optional(),
+        halfLife: z.number().positive().optional(),
+        warmup: positive.optional().describe('anchor groups before the weight is set'),
+        max: z.number().min(1).optional(),
+      })
+      .prefault({}),
+    lambda: unit.optional().describe('weight of the anchors’ correction in recommended mode'),
+    alarms: z
+      .strictObject({
+        reliability: z.number().optional(),
+        reliabilitySteps: positive.optional(),
+        noAnchorSteps: positive.optional(),
+        tieShare: unit.optional(),
+      })
+      .prefault({}),
+  })
+  .prefault({})
+
+/** The whole configuration; unknown keys are errors. `wmrl config` prints it with these words. */
+export const runConfig = z.strictObject({
+  seed: z.number().int().min(0).default(0).describe('seed of every draw of the run'),
+  engine: z
+    .strictObject({
+      kind: z
+        .enum(['onnx', 'tinker'])
+        .default('onnx')
+        .describe('onnx: the embedded engine; tinker: a server of the Tinker protocol'),
+      backbone: z
+        .string()
+        .optional()
+        .describe('folder of model.safetensors and tokenizer.json; default the shipped one'),
+      threads: positive.default(2),
+      url: z.url().optional().describe('base URL of a Tinker-protocol server'),
+      worldModelUrl: z.url().optional().describe('another server for the frozen backbone'),
+      model: z.string().optional().describe('base model name on the server'),
+    })
+    .prefault({}),
+  executor: z
+    .strictObject({
+      kind: z.enum(['local']).default('local').describe('where programs run'),
+      workers: positive.optional().describe('programs at a time; default the number of CPUs'),
+      limits: z
+        .enum(Object.keys(LIMIT_PROFILES) as [keyof typeof LIMIT_PROFILES])
+        .default('demo')
+        .describe('profile of limits a program'),
+      cache: z.boolean().default(true).describe('equal programs on equal data run once'),
+    })
+    .prefault({}),
+  tasks: z
+    .strictObject({
+      suite: z.enum(['builtin', 'small']).default('builtin'),
+      split: z.enum(['train', 'dev']).default('train').describe('tasks that are trained on'),
+      only: z.array(z.string()).optional().describe('ids, instead of the whole split'),
+    })
+    .prefault({}),
+  train: z
+    .strictObject({
+      steps: z.number().int().min(0).default(40),
+      groups: positive.default(8),
+      groupSize: z.number().int().min(2).default(8),
+      turns: positive.default(2),
+      learningRate: z.number().positive().default(3e-4),
+      clipLow: z.number().positive().default(0.2),
+      clipHigh: z.number().positive().default(0.28),
+      kl: z.number().min(0).default(0).describe('weight of the divergence from the frozen backbone (k3)'),
+      entropy: z.number().min(0).default(0).describe('bonus on the exact token entropy'),
+      gradClip: z.number().positive().default(1),
+      checkpointEvery: positive.default(5),
+      evalEvery: z
+        .number()
+        .int()
+        .min(0)
+        .default(0)
+        .describe('steps between executed evaluations on dev tasks; 0: never'),
+      devSamples: positive.default(2),
+    })
+    .prefault({}),
+  method,
+  prediction: z
+    .strictObject({
+      score: z.enum(PREDICTION_SCORES).default('expected').describe('how a belief becomes a score'),
+      draws: positive.default(8).describe('draws of prediction.score mean'),
+      control: z.enum(['none', 'shuffle', 'oracle']).default('none'),
+    })
+    .prefault({}),
+  budget: z
+    .strictObject({
+      executions: positive.optional().describe('sandbox starts of training'),
+      sandboxS: z.number().positive().optional().describe('CPU seconds in the sandbox'),
+      wallS: z.number().positive().optional(),
+    })
+    .prefault({}),
+  alarm: z
+    .strictObject({
+      unscorableShare: unit.default(0.25).describe('share of unscorable trajectories at which a run stops'),
+      anchorFloor: unit.default(0.5).describe('least realised share of the wanted anchors, over ten steps'),
+    })
+    .prefault({}),
+})
+export type RunConfig = z.infer<typeof runConfig>
+
+/** The mode's constants with whatever the configuration sets over them. */
+export function methodOf(c: RunConfig): MethodConfig {
+  const d = defaultsOf(c.method.mode)
+  const over = <T extends object>(base: T, set: { [K in keyof T]?: T[K] | undefined }): T =>
+    ({ ...base, ...Object.fromEntries(Object.entries(set).filter(([, v]) => v !== undefined)) }) as T
+  return {
+    mode: d.mode,
+    advantage: c.method.advantage ?? d.advantage,
+    anchors: over(d.anchors, c.method.anchors),
+    calibration: over(d.calibration, c.method.calibration),
+    weights: over(d.weights, c.method.weights),
+    lambda: c.method.lambda ?? d.lambda,
+    alarms: over(d.alarms, c.method.alarms),
+  }
+}

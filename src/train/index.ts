@@ -1,0 +1,5 @@
+export * from './config.ts'
+export * from './evaluate.ts'
+export * from './loop.ts'
+export * from './record.ts'
+export * from './step.ts'
