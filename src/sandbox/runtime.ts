@@ -78,8 +78,9 @@ export class Runtime {
     return this.#cgroups !== undefined
   }
 
+  /** Null: the programs run as this process's own user. */
   slotUid(slot: number): number | null {
-    return this.root ? FIRST_UID + slot : null
+    return this.root && this.contained ? FIRST_UID + slot : null
   }
 
   slotUids(slots: number): number[] {
