@@ -136,8 +136,9 @@ function push(config: MethodConfig, s: MethodState, fresh: readonly Pair[]): Met
   const c = config.calibration
   const pairs = [...s.pairs, ...fresh].slice(-c.window)
   const newPairs = s.newPairs + fresh.length
-  const due = c.kind !== 'identity' && pairs.length >= c.from && (s.map.version === 0 || newPairs >= c.every)
-  if (!due || c.kind === 'identity') return { ...s, pairs, newPairs }
+  if (c.kind === 'identity') return { ...s, pairs, newPairs }
+  const due = pairs.length >= c.from && (s.map.version === 0 || newPairs >= c.every)
+  if (!due) return { ...s, pairs, newPairs }
   const map = fitMap(pairs, { kind: c.kind, bins: c.bins, binning: c.binning, prior: c.prior }, s.map.version + 1)
   return { ...s, pairs, newPairs: 0, map }
 }

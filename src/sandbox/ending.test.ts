@@ -18,6 +18,8 @@ const facts = (f: Partial<Facts> = {}): Facts => ({
   killed: undefined,
   starved: false,
   oomKills: 0,
+  peakBytes: 100,
+  memoryLimitBytes: 100,
   processLimitHit: false,
   cpuS: 0.1,
   cpuLimitS: 4,
@@ -105,6 +107,11 @@ describe('endingOf', () => {
     for (const exit of [70, 71, 72, 73, 74, 90, 97]) {
       expect(endingOf(facts({ report: report({ exit }) }))).toMatchObject({ kind: 'crashed', error: { type: 'Exit' } })
     }
+  })
+
+  it('is infra when the whole machine ran out of memory', () => {
+    const end = endingOf(facts({ oomKills: 1, killed: 'memory', peakBytes: 50 }))
+    expect(end).toMatchObject({ kind: 'infra', detail: expect.stringContaining('the machine') })
   })
 
   it('names signals', () => {

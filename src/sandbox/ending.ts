@@ -34,6 +34,9 @@ export interface Facts {
   readonly killed: Killed | undefined
   readonly starved: boolean
   readonly oomKills: number
+  /** Highest memory charged to the program, and its limit; a kill far below it was the whole machine's. */
+  readonly peakBytes: number
+  readonly memoryLimitBytes: number
   /** The kernel refused a process for the limit, or may have (no cgroups). */
   readonly processLimitHit: boolean
   readonly cpuS: number
@@ -41,6 +44,9 @@ export interface Facts {
   /** What is known about trouble of ours (launcher's messages), for `infra`. */
   readonly trouble: string
 }
+
+/** A program that its own limit killed had come close to it. */
+const MACHINE_WIDE_SHARE = 0.8
 
 const ENOSPC = 28
 const EFBIG = 27
@@ -67,6 +73,9 @@ const SIGNAL_NAMES: Readonly<Record<number, string>> = {
  */
 export function endingOf(f: Facts): RunEnd {
   if (!f.started) return { kind: 'infra', detail: f.setupError ?? detail('the jail did not start', f) }
+  if (f.oomKills > 0 && f.peakBytes < MACHINE_WIDE_SHARE * f.memoryLimitBytes) {
+    return { kind: 'infra', detail: 'the machine ran out of memory; the program was below its own limit' }
+  }
   if (f.oomKills > 0 || f.killed === 'memory') return { kind: 'out-of-memory' }
   const submissionPresent = f.report?.submission !== undefined || f.report?.issue === 'too-large'
   const crashed = (type: string, message: string): RunEnd => ({ kind: 'crashed', error: { type, message } })

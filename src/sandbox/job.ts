@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs'
+import { readdirSync, realpathSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { SandboxError } from '../core/index.ts'
@@ -80,7 +80,7 @@ export function makeJob(program: ProgramRun, place: JobPlace): Job {
     links: publicEntries(program.publicDir),
     namespaced: place.namespaced,
     uid: place.uid,
-    publicDir: program.publicDir,
+    publicDir: realpathSync(program.publicDir), // a link would be followed inside another root
     diskBytes,
     shmBytes: Math.min(diskBytes, 64 * MIB),
     outputBytes: limits.outputBytes,

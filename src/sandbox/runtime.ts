@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Cgroup, type CgroupHost, type CgroupLimits } from './cgroups.ts'
@@ -47,8 +47,9 @@ export class Runtime {
     const registry = join(o.stateDir, 'sandboxes')
     mkdirSync(registry, { recursive: true })
     this.#record = join(registry, `${this.name}.json`)
-    writeFileSync(this.#record, JSON.stringify({ tmp: tmpdir() }))
-    this.dir = mkdtempSync(join(tmpdir(), `${this.name}-`))
+    const tmp = realpathSync(tmpdir())
+    writeFileSync(this.#record, JSON.stringify({ tmp }))
+    this.dir = mkdtempSync(join(tmp, `${this.name}-`))
     // 0711 by mode: a slot's uid must pass through, and a umask must not forbid it.
     for (const [d, mode] of [
       ['', 0o711],

@@ -151,6 +151,8 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
     killed,
     starved: starvation.starved(wallS, last.throttledS),
     oomKills: last.oomKills,
+    peakBytes: last.peakBytes,
+    memoryLimitBytes: limits.memoryMb * (1 << 20),
     processLimitHit: s.soft || last.processLimitHits > 0,
     cpuS,
     cpuLimitS: limits.cpuS,

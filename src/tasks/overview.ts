@@ -46,18 +46,18 @@ function brief(card: TaskCard): Section[] {
       : (card.images ?? (card.columns.some((c) => c.type === 'text') ? 'text' : 'table'))
   const count = (type: string): number => card.columns.filter((c) => c.type === type).length
   const facts = [
-    `rows ${round2(card.rows.train)} ${round2(card.rows.test)} ${card.splitRule}`,
+    `rows=${round2(card.rows.train)} test=${round2(card.rows.test)} ${card.splitRule}`,
     [
-      ...(count('number') ? [`number ${round2(count('number'))}`] : []),
-      ...(count('category') ? [`category ${round2(count('category'))}`] : []),
-      ...(card.pixels ? [`picture ${card.pixels.height} ${card.pixels.width} ${card.pixels.white}`] : []),
+      ...(count('number') ? [`number=${round2(count('number'))}`] : []),
+      ...(count('category') ? [`category=${round2(count('category'))}`] : []),
+      ...(card.pixels ? [`picture=${card.pixels.height} wide=${card.pixels.width}`] : []),
     ].join(' '),
     card.columns.some((c) => c.missing)
-      ? `missing ${round2(card.columns.filter((c) => c.missing).length)}`
+      ? `missing=${round2(card.columns.filter((c) => c.missing).length)}`
       : 'complete',
   ].filter((l) => l !== '')
   const classes = s.classes
-    ? `classes ${s.classes.length}${t.rarest === undefined ? '' : t.rarest < 0.05 ? ' rare' : t.rarest < 0.25 ? ' uneven' : ' even'}`
+    ? `classes=${s.classes.length}${t.rarest === undefined ? '' : t.rarest < 0.05 ? ' rare' : t.rarest < 0.25 ? ' uneven' : ' even'}`
     : s.kind === 'prob'
       ? t.rarest !== undefined && t.rarest < 0.1
         ? 'rare'
