@@ -1,4 +1,5 @@
 import { rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Rung } from './contract.ts'
@@ -19,13 +20,15 @@ describe.runIf(isRoot)('as an ordinary user', () => {
   beforeAll(() => {
     module = bundle(join(import.meta.dirname, 'testing/child.ts'))
   })
-  afterAll(() => rmSync(dirname(module), { recursive: true }))
+  const stateDir = join(tmpdir(), `wmrl-test-state-${ORDINARY_UID}`) // made by that user
+  afterAll(() => {
+    for (const d of [dirname(module), stateDir]) rmSync(d, { recursive: true, force: true })
+  })
 
   it.each(LEVELS)(
     'rung %s, fork server %s, contains the hostile programs as its table says',
     async (rung, forkServer) => {
       const python = testPython()
-      const stateDir = `/tmp/wmrl-test-state-${ORDINARY_UID}`
       const options = { python, stateDir, rung, forkServer }
       const report = JSON.parse(await runAsOrdinaryUser(module, options, python)) as SuiteReport
       expect(report.uid).toBe(ORDINARY_UID)
