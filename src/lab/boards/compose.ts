@@ -1,3 +1,4 @@
+import { averageRanks } from '../../grading/index.ts'
 import type { TaskCard } from '../../tasks/index.ts'
 import type { Recipe } from './recipes.ts'
 
@@ -72,7 +73,13 @@ export function correlation(a: Float64Array, b: Float64Array): number {
   return sab / Math.sqrt(saa * sbb)
 }
 
-/** Errors of checked cells against the truth, columns one after another; values are scaled by the truth's spread. */
+/** Metrics that read the order of predictions only, so that their scale is arbitrary. */
+const BY_ORDER = new Set(['spearman', 'cindex', 'auc', 'average_precision', 'capture_at_20'])
+
+/**
+ * Errors of checked cells against the truth, columns one after another; values are scaled by the truth's spread. Where only
+ * the order counts, predictions (and for Spearman and the concordance index truths) are ranks in [0,1].
+ */
 export function errorVector(
   card: TaskCard,
   predicted: readonly (readonly string[])[],
@@ -86,6 +93,13 @@ export function errorVector(
   if (kind === 'proba') {
     const classes = card.submission.columns
     return Float64Array.from({ length: n }, (_, i) => 1 - Number(predicted[classes.indexOf(truth[0]![i]!)]![i]))
+  }
+  if (BY_ORDER.has(card.metric.name)) {
+    const p = averageRanks(predicted[0]!.map(Number)).map((r) => r / n)
+    const y = truth[0]!.map(Number)
+    const sign = card.metric.name === 'cindex' ? -1 : 1
+    const t = kind === 'prob' ? y : averageRanks(y.map((v) => sign * v)).map((r) => r / n)
+    return Float64Array.from({ length: n }, (_, i) => p[i]! - t[i]!)
   }
   const out = new Float64Array(n * truth.length)
   truth.forEach((column, c) => {

@@ -31,8 +31,10 @@ export function recipes(card: TaskCard): Recipe[] {
     out.push({ name, family, strength, code })
   }
   for (const s of strong(card)) add(s.name, s.family, 'strong', s.spec)
+  const huge = card.columns.some((c) => (c.levels ?? 0) > 100)
   for (let k = 0; k < PLAIN; k++) {
     const spec = sampleSpec(card, keyed('board', 'plain', card.id, k), { careless: 0, bug: 0 })
+    if (huge && spec.view.kind === 'table' && spec.view.encoding === 'dummies') continue
     if (spec.model.family !== 'dummy') add(`plain-${k}`, spec.model.family, 'plain', spec)
   }
   for (const s of crippled(card)) add(s.name, s.family, 'crippled', s.spec)
@@ -271,17 +273,20 @@ function tableViews(card: TaskCard): ViewPlan[] {
   ): View => ({ kind: 'table', dates: 'parts', encoding: cats ? encoding : 'raw', fill: f })
   const trees: Family[] = ['lightgbm', 'forest', 'extra', 'boosting']
   const smooth: Family[] = ['svm', 'mlp', 'ridge', 'logistic', 'knn']
+  // One-hot columns of hundreds of levels cost more than a recipe may; other encodings stand in.
+  const huge = card.columns.some((c) => (c.levels ?? 0) > 100)
+  const wide = table(huge ? 'count' : 'dummies', fill)
   const plans: ViewPlan[] = [
     { label: 'dummies', view: table('dummies', fill), families: [...trees, 'histboost'], steps: () => [] },
     {
       label: 'scaled',
-      view: table('dummies', missing ? 'flag' : 'none'),
+      view: table(huge ? 'codes' : 'dummies', missing ? 'flag' : 'none'),
       families: smooth,
       steps: scaledFor('standard'),
     },
     {
       label: 'ranked',
-      view: table('dummies', fill),
+      view: wide,
       families: ['svm', 'mlp', 'ridge', 'logistic', 'knn', 'pls', 'discriminant'],
       steps: scaledFor('quantile'),
     },
