@@ -4,8 +4,12 @@ Two columns are the same if most of their distinct values are; two tables are tw
 than 5 % of the smaller table's distinct rows are found in the other. Fewer than three shared columns cannot be told from chance
 (two tables of ages and sexes overlap), so those are no twins here; text columns alone do decide, since long texts do not repeat.
 """
+import hashlib
+import io
+import zipfile
 from itertools import combinations
 
+import numpy as np
 import pandas as pd
 
 SHARE = 0.05
@@ -78,3 +82,37 @@ def twin_test(others):
         p = Prints(df)
         return any(share(p, o) > SHARE for o in others)
     return is_twin
+
+
+def pictures(public, ids):
+    """A digest of each row's pixels, or None where the task has no pictures."""
+    def pixels(data):
+        from PIL import Image
+        return np.asarray(Image.open(io.BytesIO(data)))
+    if (public / "images").is_dir():
+        read = lambda i: pixels((public / "images" / f"{i}.png").read_bytes())
+    elif (public / "images.zip").exists():
+        z = zipfile.ZipFile(public / "images.zip")
+        read = lambda i: pixels(z.read(f"{i}.png"))
+    elif (public / "images.npz").exists():
+        z = np.load(public / "images.npz")
+        by_id = dict(zip(z["ids"].tolist(), z["images"]))
+        read = lambda i: by_id[i]
+    else:
+        return None
+    return [hashlib.sha256(read(i).tobytes()).hexdigest() for i in ids]
+
+
+def table_of(folder):
+    """What a prepared task consists of: the columns of train and test without ids, pictures as digests of their pixels.
+
+    More than 150 columns are taken as one (a picture in pixels): no three of them would say more.
+    """
+    d = pd.concat([pd.read_csv(folder / "public" / "train.csv"), pd.read_csv(folder / "public" / "test.csv")], ignore_index=True)
+    digests = pictures(folder / "public", d["id"].tolist())
+    d = d.drop(columns=[c for c in ("id", "file") if c in d.columns])
+    if digests is not None:
+        return pd.DataFrame({"picture": digests})
+    if len(d.columns) > 150:
+        d = pd.DataFrame({"row": d.iloc[:, :-1].astype(str).agg(" ".join, axis=1)})
+    return d
