@@ -144,6 +144,16 @@ def _own_report(report):
         return None
 
 
+def deafen():
+    """Ignores what can be ignored. Pid 1 gets from inside only signals that it handles, and Python handles SIGINT: a
+    guard that a program can end would turn the program's failure into trouble of ours."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):
+            pass
+
+
 def serve(ctl, job):
     """Runs one job to its end and exits. `job` is the supervisor's JSON (src/sandbox/job.ts)."""
     namespaced = job['namespaced']
@@ -157,6 +167,7 @@ def serve(ctl, job):
         os.set_blocking(fd, False)
     report = mmap.mmap(-1, REPORT_BYTES)
     linux.set_dumpable(False)
+    deafen()
     signal.signal(signal.SIGCHLD, lambda *_: None)
     pid = os.fork()
     if pid == 0:

@@ -53,7 +53,12 @@ def _write(report, head):
 
 def _settle(job, sync_w, out_w, err_w):
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        try:
+            signal.signal(number, signal.SIG_DFL)  # the guard ignored them; Python itself ignores the two left out
+        except (OSError, ValueError):
+            pass
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
     sys.stdout.flush()
     null = os.open('/dev/null', os.O_RDWR)

@@ -9,13 +9,18 @@ import { testPython } from './testing/environment.ts'
 import { marker, PROBE_LIMITS, programOf, signature } from './testing/hostile.ts'
 import { HostStage } from './testing/stage.ts'
 
-describe('one program against the next, and against the fork server', () => {
+const AGAINST_GUARD = ATTACKS.filter((a) => /guard|forge|kill_server/.test(a.name))
+
+describe.each([
+  ['fork-server', ATTACKS],
+  ['process', AGAINST_GUARD],
+] as const)('one program against the next, and against its guard, runner %s', (runner, attacks) => {
   let sandbox: Sandbox
   let host: HostStage
   const stateDir = mkdtempSync(join(tmpdir(), 'wmrl-test-state-'))
   beforeAll(async () => {
     host = await HostStage.open()
-    sandbox = await openSandbox({ python: testPython(), stateDir, workers: 1 })
+    sandbox = await openSandbox({ python: testPython(), stateDir, workers: 1, forkServer: runner === 'fork-server' })
   })
   afterAll(async () => {
     await sandbox?.[Symbol.asyncDispose]()
@@ -23,7 +28,7 @@ describe('one program against the next, and against the fork server', () => {
     rmSync(stateDir, { recursive: true })
   })
 
-  it.each(ATTACKS)('$name', async ({ name, poison, look, ends, limits, also }) => {
+  it.each(attacks)('$name', async ({ name, poison, look, ends, limits, also }) => {
     const run = (code: string) =>
       sandbox.run(
         { code: programOf({ name, code }), publicDir: host.publicDir, limits: { ...PROBE_LIMITS, ...limits }, seed: 1 },
@@ -32,7 +37,7 @@ describe('one program against the next, and against the fork server', () => {
     const first = await run(poison)
     const second = look === undefined ? undefined : await run(look)
     const said = (r: typeof first): string => Buffer.concat([r.stdout, r.stderr]).toString('latin1')
-    expect(first.runner).toBe('fork-server')
+    expect(first.runner).toBe(runner)
     expect(said(first)).toContain(marker(name))
     expect(signature(first)).toBe(ends)
     expect(said(first)).not.toContain('LEAK')

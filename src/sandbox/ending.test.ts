@@ -23,6 +23,7 @@ const facts = (f: Partial<Facts> = {}): Facts => ({
   processLimitHit: false,
   cpuS: 0.1,
   cpuLimitS: 4,
+  guardExposed: false,
   trouble: '',
   ...f,
 })
@@ -104,6 +105,7 @@ describe('endingOf', () => {
       kind: 'infra',
       detail: expect.stringContaining('last words'),
     })
+    expect(endingOf(facts({ report: undefined, guardExposed: true })).kind).toBe('crashed')
     for (const exit of [70, 71, 72, 73, 74, 90, 97]) {
       expect(endingOf(facts({ report: report({ exit }) }))).toMatchObject({ kind: 'crashed', error: { type: 'Exit' } })
     }

@@ -41,6 +41,8 @@ export interface Facts {
   readonly processLimitHit: boolean
   readonly cpuS: number
   readonly cpuLimitS: number
+  /** The program can end its guard (rungs D- and E): a missing report is then the program's doing. */
+  readonly guardExposed: boolean
   /** What is known about trouble of ours (launcher's messages), for `infra`. */
   readonly trouble: string
 }
@@ -94,6 +96,7 @@ export function endingOf(f: Facts): RunEnd {
       break
   }
   const r = f.report
+  if (r === undefined && f.guardExposed) return crashed('Signal', 'the program ended without a report')
   if (r === undefined) return { kind: 'infra', detail: detail('the sandbox ended without a report', f) }
   if (r.overOutput) return crashed('OutputLimit', 'too much output')
   if (f.cpuS > f.cpuLimitS || r.signal === SIGXCPU) return { kind: 'timed-out', limit: 'cpu', submissionPresent }

@@ -228,7 +228,10 @@ export class ForkServer {
             sharedBytes: residentBytes(this.#process.pid ?? 0),
           })
       const trouble = (): string => this.#gone ?? this.#stderr
-      return await supervise({ channel, job, limits, meter, trouble, soft: group === undefined }, signal)
+      return await supervise(
+        { channel, job, limits, meter, trouble, soft: group === undefined, guardExposed: false },
+        signal,
+      )
     } catch (e) {
       socket?.destroy()
       throw e

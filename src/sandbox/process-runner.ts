@@ -94,8 +94,18 @@ export class ProcessRunner {
         })
     try {
       const diskBytes = rt.namespaced ? {} : { diskBytes: () => sizeOf(box, 20_000, job.diskBytes) }
+      const guardExposed = rt.rung === 'D-' || rt.rung === 'E'
       return await supervise(
-        { channel, job, limits: program.limits, meter, trouble: () => stderr, soft: group === undefined, ...diskBytes },
+        {
+          channel,
+          job,
+          limits: program.limits,
+          meter,
+          trouble: () => stderr,
+          soft: group === undefined,
+          guardExposed,
+          ...diskBytes,
+        },
         signal,
       )
     } finally {

@@ -74,6 +74,10 @@ const DENIED_X64: Table = {
   process_madvise: 440,
   quotactl_fd: 443,
   memfd_secret: 447,
+  setpriority: 141,
+  sched_setparam: 142,
+  sched_setscheduler: 144,
+  sched_setattr: 314,
 }
 
 const DENIED_ARM64: Table = {
@@ -134,6 +138,10 @@ const DENIED_ARM64: Table = {
   process_madvise: 440,
   quotactl_fd: 443,
   memfd_secret: 447,
+  setpriority: 140,
+  sched_setparam: 118,
+  sched_setscheduler: 119,
+  sched_setattr: 274,
 }
 
 interface Machine {
@@ -141,6 +149,9 @@ interface Machine {
   readonly denied: Table
   readonly clone: number
   readonly socket: number
+  readonly prlimit: number
+  /** Answered with success, not done: a program pinned to a busy CPU would look starved. */
+  readonly setAffinity: number
   /** shmget, semget, msgget. */
   readonly sysvIpc: readonly number[]
   /** chmod, chown, utime and extended-attribute calls. */
@@ -152,6 +163,8 @@ const X64: Machine = {
   denied: DENIED_X64,
   clone: 56,
   socket: 41,
+  prlimit: 302,
+  setAffinity: 203,
   sysvIpc: [29, 64, 68],
   metadata: [90, 91, 92, 93, 94, 132, 188, 189, 190, 197, 198, 199, 235, 260, 261, 268, 280, 452, 463, 466],
 }
@@ -160,6 +173,8 @@ const ARM64: Machine = {
   denied: DENIED_ARM64,
   clone: 220,
   socket: 198,
+  prlimit: 261,
+  setAffinity: 122,
   sysvIpc: [194, 190, 186],
   metadata: [52, 53, 54, 55, 88, 5, 6, 7, 14, 15, 16, 452, 463, 466],
 }
@@ -210,6 +225,15 @@ export function seccompFilter(opts: FilterOptions = {}, arch: string = process.a
     op(RETURN, 0, 0, EPERM),
     op(RETURN, 0, 0, ALLOW),
   )
+  // Limits of its own only: the guard runs under the same uid, and a CPU limit of 0 would end it.
+  program.push(
+    op(JUMP_EQUAL, 0, 4, m.prlimit),
+    op(LOAD, 0, 0, 16),
+    op(JUMP_EQUAL, 1, 0, 0),
+    op(RETURN, 0, 0, EPERM),
+    op(RETURN, 0, 0, ALLOW),
+  )
+  answer([m.setAffinity], errno(0))
   if (opts.withoutNamespaces) {
     answer([m.socket, ...m.sysvIpc], EPERM)
     answer(m.metadata, errno(0))

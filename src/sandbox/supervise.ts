@@ -25,6 +25,7 @@ export interface Supervision {
   readonly trouble: () => string
   /** Polled size of a scratch directory that no file system limits, in bytes. */
   readonly diskBytes?: () => number
+  readonly guardExposed: boolean
   /** Without cgroups nobody counts refused forks: the exception alone says it. */
   readonly soft: boolean
 }
@@ -156,6 +157,7 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
     processLimitHit: s.soft || last.processLimitHits > 0,
     cpuS,
     cpuLimitS: limits.cpuS,
+    guardExposed: s.guardExposed,
     trouble: protocol || s.trouble(),
   })
   return {

@@ -102,6 +102,31 @@ for p in (1,os.getppid()):
     look: CLEAN,
   },
   {
+    name: 'signal_guard',
+    ends: 'finished',
+    poison: `for s in range(1,65):
+    for p in (1,os.getppid()):
+        for i in range(3):
+            try: os.kill(p,s)
+            except OSError as e: print(p,s,e.strerror)
+import time; time.sleep(.2)`,
+    look: CLEAN,
+  },
+  {
+    name: 'limit_guard',
+    ends: 'finished',
+    poison: `import resource
+for r in (resource.RLIMIT_CPU,resource.RLIMIT_DATA,resource.RLIMIT_AS,resource.RLIMIT_NOFILE,resource.RLIMIT_FSIZE):
+    try: resource.prlimit(1,r,(0,0)); print('LEAK limited',r)
+    except OSError as e: print(e.strerror)
+for f in (lambda: os.setpriority(os.PRIO_PROCESS,1,19), lambda: os.sched_setscheduler(0,os.SCHED_IDLE,os.sched_param(0)), lambda: os.nice(5)):
+    try: f(); print('LEAK scheduling')
+    except OSError as e: print(e.strerror)
+os.sched_setaffinity(0,{0}); print('LEAK pinned') if len(os.sched_getaffinity(0))<os.cpu_count() else 0
+resource.setrlimit(resource.RLIMIT_NOFILE,(512,512))`,
+    look: CLEAN,
+  },
+  {
     name: 'forge_result',
     ends: 'crashed Exit',
     poison: `import socket,glob
