@@ -4,8 +4,8 @@
   main.py twins --data DIR --suites builtin,small
 
 `build` writes each task under a temporary name and renames it to OUT/<id> last, so a folder under that name is whole.
-Lines: {"id", "status": "built", "versions"} or {"id", "status": "failed", "detail"}; one broken task never stops the
-others. `twins` prints pairs of prepared tasks that share data.
+Lines: {"id", "status": "begin"}, then {"id", "status": "built", "versions"} or {"id", "status": "failed", "detail"}; one
+broken task never stops the others. `twins` prints pairs of prepared tasks that share data.
 """
 import argparse
 import json
@@ -64,6 +64,7 @@ def make(out, task, spec):
 
 
 def attempt(out, task, spec_of, libraries):
+    say(id=task["id"], status="begin")
     try:
         make(out, {**task, "source": source_card(task["source"], task["item"])}, spec_of())
         say(id=task["id"], status="built", versions=libraries)
@@ -78,6 +79,7 @@ def build(a):
     from sources import Sources
     src = Sources(a.artefacts, {k: v["file"] for k, v in load("artefacts.json").items()})
     out = Path(a.out)
+    os.umask(0o022)  # programs of other users read the public files
     out.mkdir(parents=True, exist_ok=True)
     wanted = set(a.ids.split(",")) if a.ids else None
     if a.suite == "builtin":

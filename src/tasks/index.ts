@@ -1,3 +1,6 @@
+export * from './artefacts.ts'
 export * from './card.ts'
+export * from './catalogue.ts'
 export * from './overview.ts'
+export * from './prepare.ts'
 export * from './source.ts'
