@@ -25,16 +25,28 @@ describe.runIf(isRoot)('as an ordinary user', () => {
     for (const d of [dirname(module), stateDir]) rmSync(d, { recursive: true, force: true })
   })
 
-  it.each(LEVELS)(
-    'rung %s, fork server %s, contains the hostile programs as its table says',
-    async (rung, forkServer) => {
-      const python = testPython()
-      const options = { python, stateDir, rung, forkServer }
-      const report = JSON.parse(await runAsOrdinaryUser(module, options, python)) as SuiteReport
-      expect(report.uid).toBe(ORDINARY_UID)
-      expect(report.rung).toBe(rung)
-      expect(report.outcomes).toHaveLength(43)
-      expect(report.outcomes.filter((o) => o.fault !== '')).toEqual([])
-    },
-  )
+  async function suite(options: object): Promise<SuiteReport> {
+    const python = testPython()
+    const said = await runAsOrdinaryUser(module, { python, stateDir, ...options }, python)
+    const report = JSON.parse(said) as SuiteReport
+    expect(report.uid).toBe(ORDINARY_UID)
+    expect(report.outcomes.filter((o) => o.fault !== '')).toEqual([])
+    return report
+  }
+
+  it.each(LEVELS)('rung %s, fork server %s: hostile programs end as its table says', async (rung, forkServer) => {
+    const report = await suite({ rung, forkServer })
+    expect(report.rung).toBe(rung)
+    expect(report.outcomes).toHaveLength(43)
+  })
+
+  it.each([
+    ['B', true],
+    ['B', false],
+    ['D', false],
+  ])('rung %s, fork server %s: attacks on the next program and on the guard fail', async (rung, forkServer) => {
+    const report = await suite({ suite: 'attacks', rung, forkServer })
+    expect(report.rung).toBe(rung)
+    expect(report.outcomes.length).toBeGreaterThan(4)
+  })
 })

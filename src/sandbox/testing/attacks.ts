@@ -1,4 +1,5 @@
-import type { Limits, RunResult } from '../contract.ts'
+import type { Limits, RunResult, Sandbox } from '../contract.ts'
+import { marker, PROBE_LIMITS, programOf, signature } from './hostile.ts'
 
 /** Two programs in turn in one slot of one fork server: the first poisons, the second looks and prints `clean`. */
 export interface Attack {
@@ -149,7 +150,9 @@ print('{"exit":0}'); os._exit(7)`,
     ends: 'finished',
     // The report page lies in the program's memory; no forged report is worth more than the end it replaces.
     poison: `import re,ctypes
-for line in open('/proc/self/maps'):
+try: maps=open('/proc/self/maps').readlines()
+except OSError: maps=[]
+for line in maps:
     m=re.match(r'([0-9a-f]+)-([0-9a-f]+) rw-s .*zero',line)
     if m:
         a=int(m[1],16); t=b'{"setup":"infra please"}'
@@ -232,3 +235,28 @@ for n,a in dict(unshare=(272,0x10000000),mount=(165,b'x',b'/box',b'tmpfs',0,0),p
     },
   },
 ]
+
+/** Those that a runner without a fork server must stand too. */
+export const AGAINST_GUARD = ATTACKS.filter((a) => /guard|forge|kill_server/.test(a.name))
+
+/** Runs an attack; empty when it fails as it must, else what went wrong. */
+export async function runAttack(sandbox: Sandbox, publicDir: string, a: Attack): Promise<string> {
+  const run = (code: string): Promise<RunResult> =>
+    sandbox.run(
+      { code: programOf({ name: a.name, code }), publicDir, limits: { ...PROBE_LIMITS, ...a.limits }, seed: 1 },
+      AbortSignal.timeout(60_000),
+    )
+  const said = (r: RunResult): string => Buffer.concat([r.stdout, r.stderr]).toString('latin1')
+  const first = await run(a.poison)
+  const second = a.look === undefined ? undefined : await run(a.look)
+  if (!said(first).includes(marker(a.name))) return `did not start: ${signature(first)}`
+  if (said(first).includes('LEAK')) return said(first)
+  if (signature(first) !== a.ends) return `${signature(first)} instead of ${a.ends}`
+  if (
+    second &&
+    (!said(second).includes('clean') || said(second).includes('LEAK') || signature(second) !== 'finished')
+  ) {
+    return `the next program: ${signature(second)} ${said(second)}`
+  }
+  return a.also?.(first, second) ?? ''
+}

@@ -1,5 +1,6 @@
 /** Entry of the process that tests start as an ordinary user: runs the suite that argv[2] describes, prints JSON. */
-import { runHostileSuite } from './suite.ts'
+import { runAttackSuite, runHostileSuite } from './suite.ts'
 
-const report = await runHostileSuite(JSON.parse(process.argv[2] ?? '{}'))
+const options = JSON.parse(process.argv[2] ?? '{}')
+const report = await (options.suite === 'attacks' ? runAttackSuite(options) : runHostileSuite(options))
 process.stdout.write(`\n${JSON.stringify(report)}\n`)

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import type { Rung, Sandbox } from '../contract.ts'
 import { openSandbox } from '../open.ts'
 import { environmentOf, processIds } from '../proc.ts'
+import { AGAINST_GUARD, ATTACKS, runAttack } from './attacks.ts'
 import { hostileProbes, judge, PROBE_LIMITS, programOf, signature } from './hostile.ts'
 import { HostStage, leftSysvIpc } from './stage.ts'
 
@@ -55,6 +56,29 @@ export async function runHostileSuite(o: {
       if (host.fingerprint() !== before) fault = 'the public files changed'
       if (probe.name === 'sysv_ipc_persist' && leftSysvIpc()) fault = 'a SysV object stays on the host'
       outcomes.push({ name: probe.name, signature: signature(result), fault, ms: performance.now() - began })
+    }
+    return { rung: sandbox.rung, uid: process.getuid?.() ?? 0, outcomes }
+  } finally {
+    await closeAndCheck(sandbox)
+    await host[Symbol.asyncDispose]()
+  }
+}
+
+/** Runs the attacks of one program on the next against one rung, in one slot. */
+export async function runAttackSuite(o: {
+  readonly python: string
+  readonly stateDir: string
+  readonly rung: Rung
+  readonly forkServer: boolean
+}): Promise<SuiteReport> {
+  const host = await HostStage.open()
+  const sandbox = await openSandbox({ ...o, workers: 1 })
+  try {
+    const outcomes: ProbeOutcome[] = []
+    for (const attack of o.forkServer ? ATTACKS : AGAINST_GUARD) {
+      const began = performance.now()
+      const fault = await runAttack(sandbox, host.publicDir, attack)
+      outcomes.push({ name: attack.name, signature: attack.ends, fault, ms: performance.now() - began })
     }
     return { rung: sandbox.rung, uid: process.getuid?.() ?? 0, outcomes }
   } finally {
