@@ -72,8 +72,10 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
   channel.on('data', (chunk: Buffer) => {
     try {
       for (const f of reader.push(chunk)) {
-        if (f.kind === 'S') startedAt = performance.now()
-        else if (f.kind === 'O') out.push(f.payload)
+        if (f.kind === 'S') {
+          startedAt = performance.now()
+          starvation.sample(meter.tasks())
+        } else if (f.kind === 'O') out.push(f.payload)
         else if (f.kind === 'E') err.push(f.payload)
         else if (f.kind === 'X') setupError = f.payload.toString('utf8').slice(0, 500)
         else if (f.kind === 'R') {
@@ -113,7 +115,10 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
     if (usage.cpuS >= limits.cpuS && startedAt !== undefined) endProgram('cpu')
     if (usage.oomKills > 0) endProgram('memory')
     if (usage.polled && usage.polled.bytes > limits.memoryMb * (1 << 20)) endProgram('memory')
-    if (startedAt !== undefined && performance.now() - startedAt > 1000 * wallLimit(limits)) endProgram('wall')
+    if (startedAt !== undefined && performance.now() - startedAt > 1000 * wallLimit(limits)) {
+      starvation.sample(meter.tasks())
+      endProgram('wall')
+    }
     if (polls % SLOW_POLLS === 0 && startedAt !== undefined) {
       starvation.sample(meter.tasks())
       if (usage.polled && usage.polled.processes > limits.processes + 8) endProgram('processes')
@@ -150,7 +155,7 @@ export async function supervise(s: Supervision, signal: AbortSignal): Promise<Su
     setupError,
     report,
     killed,
-    starved: starvation.starved(wallS, last.throttledS),
+    starved: starvation.starved(Math.min(wallS, wallLimit(limits)), last.throttledS),
     oomKills: last.oomKills,
     peakBytes: last.peakBytes,
     memoryLimitBytes: limits.memoryMb * (1 << 20),
