@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { boundary, contentHash, type Modality, packageRoot, type Split, TaskError } from '../core/index.ts'
-import { METRIC_NAMES, type MetricName } from './card.ts'
+import { METRIC_NAMES, type MetricName, type SubmissionKind } from './card.ts'
 
 /** Suites that this package builds itself. */
 export const BUILT_SUITES = ['builtin', 'small'] as const
@@ -28,6 +28,34 @@ export interface ArtefactPin {
   readonly spec: string
   readonly file: string
   readonly sha256: string
+}
+
+/** Direction and submission kind of each metric. */
+export const METRIC_FACTS: Readonly<Record<MetricName, readonly [higherIsBetter: boolean, kind: SubmissionKind]>> = {
+  rmse: [false, 'value'],
+  rmsle: [false, 'value'],
+  mae: [false, 'value'],
+  r2: [true, 'value'],
+  mape: [false, 'value'],
+  smape: [false, 'value'],
+  poisson_deviance: [false, 'value'],
+  spearman: [true, 'value'],
+  auc: [true, 'prob'],
+  log_loss: [false, 'prob'],
+  brier: [false, 'prob'],
+  average_precision: [true, 'prob'],
+  capture_at_20: [true, 'prob'],
+  accuracy: [true, 'label'],
+  balanced_accuracy: [true, 'label'],
+  macro_f1: [true, 'label'],
+  f1: [true, 'label'],
+  mcc: [true, 'label'],
+  qwk: [true, 'label'],
+  cindex: [true, 'value'],
+  mc_log_loss: [false, 'proba'],
+  map_at_3: [true, 'topk'],
+  top3_accuracy: [true, 'topk'],
+  mcrmse: [false, 'multi'],
 }
 
 const builtinFile = z.array(
@@ -101,7 +129,15 @@ export function catalogue(suite: BuiltSuite): CatalogueEntry[] {
  * Digest of everything that decides a task's content besides library versions: the builder's code, the catalogue's entry,
  * the artefacts. A prepared task with another one is built again.
  */
-export async function builderDigest(entry: CatalogueEntry): Promise<string> {
+export function builderDigest(entry: CatalogueEntry): Promise<string> {
+  const key = `${entry.suite} ${entry.sources.join(' ')}`
+  const d = builders.get(key) ?? digestOfBuilder(entry)
+  builders.set(key, d)
+  return d
+}
+const builders = new Map<string, Promise<string>>()
+
+async function digestOfBuilder(entry: CatalogueEntry): Promise<string> {
   const files =
     entry.suite === 'small'
       ? ['frame.py', 'sources.py', 'small.py', 'twins.py']

@@ -1,6 +1,7 @@
 export * from './artefacts.ts'
 export * from './card.ts'
 export * from './catalogue.ts'
+export * from './overlap.ts'
 export * from './overview.ts'
 export * from './prepare.ts'
 export * from './source.ts'

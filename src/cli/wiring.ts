@@ -1,0 +1,56 @@
+import { existsSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { packageRoot } from '../core/index.ts'
+import { CachedExecutor, type Executor, LocalExecutor } from '../executors/index.ts'
+import { type BoardStore, FileBoards, GraderProcess } from '../grading/index.ts'
+import { ExecutionCache, Sqlite } from '../ledger/index.ts'
+import { executionStore } from './execution-store.ts'
+import { boardsDir, cacheDb, home, sandboxState, solutionsPython } from './paths.ts'
+
+/** Whether this package runs in its own clone, where what it makes may be committed. */
+export const inClone = (): boolean => existsSync(join(packageRoot(), 'src', 'cli', 'main.ts'))
+
+export interface ExecutorChoice {
+  readonly workers?: number
+  /** Default true: equal content is executed once, and what was executed is kept in WMRL's home. */
+  readonly cache?: boolean
+  readonly allowUnsafe?: boolean
+}
+
+/** This machine's sandbox behind the execution cache. @throws MissingError before set-up */
+export async function openExecutor(o: ExecutorChoice = {}): Promise<Executor> {
+  const local = await LocalExecutor.open({
+    python: solutionsPython(),
+    stateDir: sandboxState(),
+    ...(o.workers === undefined ? {} : { workers: o.workers }),
+    ...(o.allowUnsafe === undefined ? {} : { allowUnsafe: o.allowUnsafe }),
+  })
+  if (o.cache === false) return local
+  await mkdir(dirname(cacheDb()), { recursive: true })
+  const cache = new ExecutionCache(Sqlite.open(cacheDb()))
+  const cached = new CachedExecutor(local, executionStore(cache))
+  return Object.assign(Object.create(cached) as Executor, {
+    [Symbol.asyncDispose]: async () => {
+      await cached[Symbol.asyncDispose]()
+      cache.close()
+    },
+  })
+}
+
+/** Where this machine's own leaderboards are written: beside the shipped ones in a clone, in WMRL's home otherwise. */
+export const ownBoardsDir = (): string => (inClone() ? boardsDir() : join(home(), 'boards'))
+
+/** The shipped leaderboards, or those that this machine made in their place. */
+export function boardStore(): BoardStore & { path(ref: { suite: string; id: string }): string | undefined } {
+  const shipped = new FileBoards(boardsDir())
+  const own = new FileBoards(ownBoardsDir())
+  const pathIn = (dir: string, ref: { suite: string; id: string }): string => join(dir, ref.suite, `${ref.id}.json`)
+  return {
+    scores: (ref, scope) => (existsSync(pathIn(own.dir, ref)) ? own : shipped).scores(ref, scope),
+    path: (ref) => [own.dir, shipped.dir].map((d) => pathIn(d, ref)).find((p) => existsSync(p)),
+  }
+}
+
+/** The grader's process. Dispose of it. */
+export const openGrader = (boards: BoardStore = boardStore()): GraderProcess => new GraderProcess(boards)
