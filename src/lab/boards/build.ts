@@ -104,13 +104,14 @@ function truthInOrder(
   answers: Record<'feedback' | 'final', ReturnType<typeof readAnswers>>,
 ): string[][] {
   const at = new Map<string, string[]>()
-  for (const a of [answers.feedback, answers.final])
-    a.scopeIds.forEach((id, i) =>
+  for (const a of [answers.feedback, answers.final]) {
+    for (const [i, id] of a.scopeIds.entries()) {
       at.set(
         id,
         a.truth.map((c) => c[i]!),
-      ),
-    )
+      )
+    }
+  }
   const columns = answers.feedback.truth.length
   return Array.from({ length: columns }, (_, c) => ids.map((id) => at.get(id)![c]!))
 }

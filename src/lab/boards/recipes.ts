@@ -208,6 +208,32 @@ const GRID: Partial<Record<Family, readonly Args[]>> = {
   pls: [[['n_components', '8']], [['n_components', '16']]],
 }
 
+/** Over hundreds of pixels or words, trees look at a root's share of the columns. */
+const WIDE_GRID: Partial<Record<Family, readonly Args[]>> = {
+  forest: [
+    [['n_estimators', '200']],
+    [
+      ['n_estimators', '100'],
+      ['min_samples_leaf', '3'],
+    ],
+  ],
+  extra: [
+    [['n_estimators', '200']],
+    [
+      ['n_estimators', '100'],
+      ['min_samples_leaf', '3'],
+    ],
+  ],
+  lightgbm: [
+    [
+      ['n_estimators', '60'],
+      ['learning_rate', '0.15'],
+      ['num_leaves', '15'],
+      ['colsample_bytree', '0.3'],
+    ],
+  ],
+}
+
 function strong(card: TaskCard): Named[] {
   const kind = modalityOf(card)
   const out: Named[] = []
@@ -233,8 +259,11 @@ function strong(card: TaskCard): Named[] {
           ['lightgbm', 'histboost', 'boosting', 'svm', 'linearsvm'].includes(family)
         )
           continue
-        const grid = GRID[family] ?? [[]]
-        grid.forEach((args, g) => {
+        const grid = (kind === 'table' ? GRID[family] : (WIDE_GRID[family] ?? GRID[family])) ?? [[]]
+        // A regression forest looks at every column by default, which hundreds of pixels or words make too slow.
+        const root = kind !== 'table' && task === 'regress' && (family === 'forest' || family === 'extra')
+        grid.forEach((plain, g) => {
+          const args: Args = root ? [...plain, ['max_features', '"sqrt"']] : plain
           const f = forms(card, task, family)
           const form = f[g % f.length]!
           out.push({
@@ -361,7 +390,7 @@ function imageViews(card: TaskCard): ViewPlan[] {
     plan('hog', [...many, 'discriminant', 'lightgbm']),
     plan('hograw', ['svm', 'logistic', 'extra', 'mlp', 'ridge', 'discriminant']),
     plan('raw', ['svm', 'extra', 'forest', 'knn', 'mlp']),
-    plan('half', ['svm', 'extra', 'lightgbm', 'logistic', 'knn']),
+    plan('half', ['svm', 'extra', 'logistic', 'knn', 'discriminant']),
     plan('raw', ['svm', 'knn', 'discriminant', 'mlp', 'extra'], () => [{ kind: 'pca', n: 40 }], '-pca'),
     plan('hog', ['svm', 'mlp', 'ridge'], scaledFor('standard'), '-scaled'),
     ...(card.images === 'png' ? [plan('colour', ['svm', 'extra', 'forest', 'mlp', 'logistic'])] : []),
@@ -393,7 +422,11 @@ function blends(card: TaskCard, task: 'regress' | 'classify', views: readonly Vi
   if (card.submission.kind === 'multi') return []
   const kind = modalityOf(card)
   const many = (card.submission.classes?.length ?? 0) > 12
-  const choice = (family: Family, g = 0): ModelChoice => ({ family, task, args: GRID[family]?.[g] ?? [] })
+  const choice = (family: Family): ModelChoice => ({
+    family,
+    task,
+    args: ((kind === 'table' ? undefined : WIDE_GRID[family]) ?? GRID[family])?.[0] ?? [],
+  })
   const pairs: [Family, Family][] =
     kind === 'text'
       ? task === 'classify'
@@ -403,13 +436,15 @@ function blends(card: TaskCard, task: 'regress' | 'classify', views: readonly Vi
         ? [
             ['extra', 'logistic'],
             ['forest', 'logistic'],
-            ...(many ? [] : ([['lightgbm', 'extra']] as [Family, Family][])),
+            ...(many || kind === 'image' ? [] : ([['lightgbm', 'extra']] as [Family, Family][])),
           ]
-        : [
-            ['lightgbm', 'extra'],
-            ['lightgbm', 'ridge'],
-            ['extra', 'svm'],
-          ]
+        : kind === 'table'
+          ? [
+              ['lightgbm', 'extra'],
+              ['lightgbm', 'ridge'],
+              ['extra', 'svm'],
+            ]
+          : [['svm', 'ridge']]
   const out: Named[] = []
   for (const p of views
     .filter((v) => kind !== 'table' || ['dummies', 'target', 'codes', 'scaled'].includes(v.label))

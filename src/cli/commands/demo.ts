@@ -1,0 +1,346 @@
+import { copyFileSync, existsSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import { type Attempt, attemptId, ConfigError, packageRoot, type TaskRef } from '../../core/index.ts'
+import { FIXED, fixedProgram } from '../../lab/fixed.ts'
+import { anchorCount } from '../../method/index.ts'
+import {
+  type Fidelity,
+  type Interval,
+  type JudgedTurn,
+  mean,
+  meanInterval,
+  showInterval,
+  summarise,
+  verdictOf,
+} from '../../report/index.ts'
+import { methodOf, type RunConfig } from '../../train/index.ts'
+import { type CommandContext, run } from '../command.ts'
+import { loadConfig } from '../config-file.ts'
+import { home, runsDir } from '../paths.ts'
+import { openRuntime, type Runtime } from '../runtime.ts'
+import { backboneCard, makeJudges, type NanoEngine, openNano } from '../session.ts'
+import { evaluateOn, judged, withAgent } from './eval.ts'
+import { fidelityOf } from './fidelity.ts'
+import { runTraining, stepLine, type TrainingReport } from './train.ts'
+
+/** What the demo trains with; `wmrl train --set …` changes any of it. Learning rates were chosen on dev tasks (docs/LOG.md). */
+export const DEMO: Record<string, unknown> = {
+  train: { steps: 36, turns: 1, learningRate: 3e-4, evalEvery: 12, devSamples: 2, checkpointEvery: 12 },
+  method: { mode: 'recommended' },
+}
+const SAMPLES = 4
+
+interface Evaluated {
+  readonly score: number
+  readonly valid: number
+  readonly percentile: number
+  readonly byTask: readonly { task: string; score: number | null }[]
+}
+interface SeedResult {
+  readonly seed: number
+  readonly run: string
+  readonly before: Evaluated
+  readonly after: Evaluated
+  readonly training: TrainingReport
+  readonly fidelity: Fidelity
+  readonly control: Evaluated | undefined
+}
+
+export function demoCommand(program: Command): void {
+  program
+    .command('demo')
+    .description('trains the embedded agent on the built-in suite and proves it on held-out tasks by real execution')
+    .option('--seeds <n>', 'independent runs; three also train the control', '1')
+    .option('--no-cache', 'executes the recorded rows again too')
+    .option('--steps <n>', 'optimiser steps a run')
+    .option('--control', 'also train on the anchors alone at the same executions')
+    .addHelpText('after', '\nExample:\n  npm run demo -- --seeds 3')
+    .action(
+      run(async (ctx, o: { seeds: string; cache: boolean; steps?: string; control?: boolean }) => {
+        const seeds = Number(o.seeds)
+        if (!Number.isInteger(seeds) || seeds < 1 || seeds > 20)
+          throw new ConfigError('--seeds', `${o.seeds} is not a number from 1 to 20`)
+        const steps = o.steps === undefined ? undefined : Number(o.steps)
+        if (steps !== undefined && (!Number.isInteger(steps) || steps < 1))
+          throw new ConfigError('--steps', `${o.steps} is not a positive integer`)
+        const report = await demo(ctx, { seeds, steps, cache: o.cache, control: o.control === true || seeds >= 3 })
+        ctx.out.result(report.json, () => report.text)
+      }),
+    )
+}
+
+async function demo(
+  ctx: CommandContext,
+  o: { seeds: number; steps: number | undefined; cache: boolean; control: boolean },
+): Promise<{ json: object; text: string }> {
+  const wall0 = Date.now()
+  const cpu0 = process.cpuUsage()
+  const sandbox = { cpuS: 0, executions: 0 }
+  const count = (e: { cached: boolean; cpuS: number }): void => {
+    if (e.cached) return
+    sandbox.cpuS += e.cpuS
+    sandbox.executions++
+  }
+  const { out, signal } = ctx
+  const base = (seed: number, more: Record<string, unknown> = {}): RunConfig => {
+    const c = loadConfig({ base: { ...DEMO, ...more, seed } })
+    return o.steps === undefined ? c : { ...c, train: { ...c.train, steps: o.steps } }
+  }
+  const first = base(0)
+  await using nano = await openNano(
+    { threads: first.engine.threads, checkpointDir: join(runsDir(), 'demo', 'checkpoints') },
+    signal,
+  )
+  // Rows that no training changes come from the recording; what the trained agent writes is always executed.
+  await using recorded = await openRuntime(o.cache ? { cache: true, cachePath: recordedCopy() } : { cache: false })
+  await using fresh = await openRuntime({ cache: true, cachePath: freshCache() })
+  out.log(`held-out tasks: ${(await fresh.pool.select('builtin', 'heldout')).map((t) => t.id).join(', ')}`)
+  const fixed = await fixedRows(recorded, nano, first, count, signal)
+  for (const f of fixed)
+    out.log(`fixed program ${f.name.padEnd(9)} score ${f.score.toFixed(3)}${o.cache ? ' (recorded)' : ''}`)
+  const results: SeedResult[] = []
+  for (let seed = 0; seed < o.seeds; seed++)
+    results.push(
+      await oneSeed(ctx, seed, {
+        nano,
+        recorded,
+        fresh,
+        config: base(seed),
+        control: o.control ? base(seed, CONTROL) : undefined,
+        cache: o.cache,
+        count,
+      }),
+    )
+  const cpu = process.cpuUsage(cpu0)
+  return present({
+    results,
+    fixed,
+    sandbox,
+    cpuS: (cpu.user + cpu.system) / 1e6 + sandbox.cpuS,
+    wallS: (Date.now() - wall0) / 1000,
+    first,
+  })
+}
+
+/** The anchors alone, with the learning rate that was best for them on dev tasks. */
+const CONTROL = { method: { mode: 'anchors-only' }, train: { ...(DEMO.train as object), learningRate: 1e-3 } }
+
+function recordedCopy(): string {
+  const shipped = join(packageRoot(), 'assets', 'demo', 'executions.db')
+  const dir = join(home(), 'demo')
+  mkdirSync(dir, { recursive: true })
+  const copy = join(dir, 'recorded.db')
+  // SQLite writes beside its file; what is shipped stays as it is.
+  if (existsSync(shipped) && !existsSync(copy)) copyFileSync(shipped, copy)
+  return copy
+}
+
+function freshCache(): string {
+  const dir = join(home(), 'demo')
+  mkdirSync(dir, { recursive: true })
+  return join(dir, `fresh-${process.pid}-${Date.now()}.db`)
+}
+
+async function oneSeed(
+  ctx: CommandContext,
+  seed: number,
+  o: {
+    nano: NanoEngine
+    recorded: Runtime
+    fresh: Runtime
+    config: RunConfig
+    control: RunConfig | undefined
+    cache: boolean
+    count: (e: { cached: boolean; cpuS: number }) => void
+  },
+): Promise<SeedResult> {
+  const { out, signal } = ctx
+  const heldout = (rt: Runtime, sampler: Parameters<typeof evaluateOn>[3], config: RunConfig) =>
+    evaluateOn(
+      rt,
+      o.nano,
+      config,
+      sampler,
+      { split: 'heldout', samples: SAMPLES, seed, key: 'demo', keyWithRung: false, onExecution: o.count },
+      signal,
+    )
+  out.progress(`seed ${seed}: held-out tasks before training`)
+  const before = evaluated(await heldout(o.recorded, o.nano.frozen, o.config))
+  out.log(
+    `seed ${seed}: before  score ${before.score.toFixed(3)}  valid ${before.valid.toFixed(2)}  percentile ${before.percentile.toFixed(3)}${o.cache ? ' (recorded)' : ''}`,
+  )
+  const stamp = new Date().toISOString().replace(/[:.]/g, '-')
+  const train = async (config: RunConfig, name: string) => {
+    const dir = join(runsDir(), `demo-${stamp}-${name}-seed${seed}`)
+    const started = Date.now()
+    const report = await runTraining(ctx, config, dir, {
+      runtime: o.fresh,
+      nano: o.nano,
+      onStep: (m, t) =>
+        out.progress(`seed ${seed} ${name}: ${stepLine(m, t, config, started)}`, {
+          last: m.step === config.train.steps,
+        }),
+    })
+    signal.throwIfAborted()
+    const turns = await withAgent(o.nano, dir, signal, (s) => heldout(o.fresh, s, config))
+    return { dir, report, after: evaluated(turns) }
+  }
+  const main = await train(o.config, 'recommended')
+  out.log(
+    `seed ${seed}: after   score ${main.after.score.toFixed(3)}  valid ${main.after.valid.toFixed(2)}  percentile ${main.after.percentile.toFixed(3)}`,
+  )
+  const control = o.control ? (await train(o.control, 'anchors-only')).after : undefined
+  if (control) out.log(`seed ${seed}: anchors only, same executions: score ${control.score.toFixed(3)}`)
+  return {
+    seed,
+    run: main.dir,
+    before,
+    after: main.after,
+    training: main.report,
+    fidelity: fidelityOf(main.dir),
+    control,
+  }
+}
+
+function evaluated(turns: Awaited<ReturnType<typeof evaluateOn>>): Evaluated {
+  const s = summarise(turns.map(judged))
+  return { score: s.score.mean ?? 0, valid: s.valid ?? 0, percentile: s.percentile ?? 0, byTask: s.byTask }
+}
+
+async function fixedRows(
+  rt: Runtime,
+  nano: NanoEngine,
+  config: RunConfig,
+  count: (e: { cached: boolean; cpuS: number }) => void,
+  signal: AbortSignal,
+): Promise<{ name: string; score: number; percentile: number }[]> {
+  const refs = await rt.pool.select('builtin', 'heldout')
+  const { executed } = makeJudges({
+    config,
+    pool: rt.pool,
+    executor: rt.executor,
+    grader: rt.grader,
+    nano,
+    keyWithRung: false,
+    onExecution: count,
+  })
+  const rows = []
+  for (const f of FIXED) {
+    const attempts = await Promise.all(
+      refs.map(
+        async (task: TaskRef): Promise<Attempt> => ({
+          id: attemptId(`fixed/${f.name}/${task.id}`),
+          task,
+          action: { code: fixedProgram((await rt.pool.task(task)).card, f.portable) },
+          history: [],
+          scope: 'final',
+        }),
+      ),
+    )
+    const verdicts = await Promise.all(executed.judge(attempts, signal))
+    const s = summarise(
+      verdicts.map((v, i): JudgedTurn => ({ task: refs[i]!.id, sample: 0, turn: 0, feedback: v, final: v })),
+    )
+    rows.push({ name: f.name, score: s.score.mean ?? 0, percentile: s.percentile ?? 0 })
+  }
+  return rows
+}
+
+function present(o: {
+  results: readonly SeedResult[]
+  fixed: readonly { name: string; score: number; percentile: number }[]
+  sandbox: { cpuS: number; executions: number }
+  cpuS: number
+  wallS: number
+  first: RunConfig
+}): { json: object; text: string } {
+  const { results: r, fixed } = o
+  const over = (f: (s: SeedResult) => number): Interval => meanInterval(r.map(f))
+  // One seed: the interval is over tasks; several: over seeds, paired.
+  const single = r.length === 1
+  const paired = (s: SeedResult): number[] =>
+    s.after.byTask.flatMap((t) => {
+      const b = s.before.byTask.find((x) => x.task === t.task)
+      return t.score === null || !b || b.score === null ? [] : [t.score - b.score]
+    })
+  const gain = single ? meanInterval(paired(r[0]!)) : over((s) => s.after.score - s.before.score)
+  const sum = (f: (s: SeedResult) => number): number => r.reduce((a, s) => a + f(s), 0)
+  const { train } = o.first
+  const method = methodOf(o.first)
+  const perSeedAll = train.steps * train.groups * train.groupSize * train.turns
+  const attemptsExecuted = sum((s) => s.training.totals.attemptsExecuted)
+  const executions = sum((s) => s.training.totals.executions)
+  const used = sum((s) => s.training.totals.sandboxCpuS)
+  const allExecutedEquivalent = perSeedAll * r.length
+  const saved = executions > 0 ? (used / Math.max(1, attemptsExecuted)) * allExecutedEquivalent - used : 0
+  const pretrainingExecutions = Number((backboneCard()?.executions as { total?: number } | undefined)?.total ?? 0)
+  const some = (x: readonly (number | null)[]): number | null => {
+    const k = x.filter((v): v is number => v !== null)
+    return k.length ? mean(k) : null
+  }
+  const fidelity = {
+    spearmanWithinTask: some(r.map((s) => s.fidelity.spearmanWithinTask)),
+    spearmanAmongValid: some(r.map((s) => s.fidelity.spearmanAmongValid)),
+    outcomeAccuracy: some(r.map((s) => s.fidelity.outcomeAccuracy)),
+  }
+  const controls = r.filter((s) => s.control)
+  const difference = meanInterval(controls.map((s) => s.after.score - s.control!.score))
+  const before = over((s) => s.before.score)
+  const after = over((s) => s.after.score)
+  const bestFixed = [...fixed].sort((a, b) => b.score - a.score)[0]!
+  const json = {
+    seeds: r.map((s) => s.seed),
+    run: r[0]!.run,
+    runs: r.map((s) => s.run),
+    heldOut: { before, after, gain },
+    valid: { before: mean(r.map((s) => s.before.valid)), after: mean(r.map((s) => s.after.valid)) },
+    percentile: { before: mean(r.map((s) => s.before.percentile)), after: mean(r.map((s) => s.after.percentile)) },
+    fixed,
+    executions,
+    attemptsExecuted,
+    predictions: sum((s) => s.training.totals.predictions),
+    allExecutedEquivalent,
+    sandboxSeconds: { used, saved },
+    pretrainingExecutions,
+    fidelity,
+    ...(controls.length
+      ? {
+          anchorsOnly: {
+            score: meanInterval(controls.map((s) => s.control!.score)),
+            difference,
+            verdict: verdictOf(difference),
+          },
+        }
+      : {}),
+    cpuS: o.cpuS,
+    wallS: o.wallS,
+  }
+  const n = (v: number | null): string => (v === null ? '-' : v.toFixed(3))
+  const text = [
+    '',
+    `held-out score before ${showInterval(before)}, after ${showInterval(after)}`,
+    `gain ${showInterval(gain)} (95 %, ${single ? 'over tasks, one seed' : `paired over ${r.length} seeds`}): ${verdictOf(gain)}`,
+    `valid ${n(json.valid.before)} -> ${n(json.valid.after)}, percentile of valid ${n(json.percentile.before)} -> ${n(json.percentile.after)}`,
+    ...fixed.map(
+      (f) => `  fixed ${f.name.padEnd(9)} score ${f.score.toFixed(3)}  percentile ${f.percentile.toFixed(3)}`,
+    ),
+    `the agent ends ${after.mean! - bestFixed.score >= 0 ? 'above' : 'below'} the best fixed program (${bestFixed.name}) by ${Math.abs(after.mean! - bestFixed.score).toFixed(3)}`,
+    ...(controls.length
+      ? [
+          `anchors alone at the same executions ${showInterval(json.anchorsOnly!.score)}; difference ${showInterval(difference)}: ${verdictOf(difference)}`,
+        ]
+      : []),
+    `training executions ${executions} (attempts judged by execution ${attemptsExecuted}), predictions ${json.predictions}; training on executions alone would have judged ${allExecutedEquivalent}`,
+    `sandbox ${used.toFixed(0)} CPU s used in training, about ${saved.toFixed(0)} saved; pre-training of the shipped backbone used ${pretrainingExecutions} executions`,
+    `world model on the executed groups: rank correlation within a task ${n(fidelity.spearmanWithinTask)}, among valid ${n(fidelity.spearmanAmongValid)}, outcome accuracy ${n(fidelity.outcomeAccuracy)}`,
+    `${o.cpuS.toFixed(0)} CPU s, ${o.wallS.toFixed(0)} s of wall time; ${anchorCount(method.anchors.share, train.groups)} of ${train.groups} groups a step executed`,
+    '',
+    `run directory ${json.run}`,
+    'go on with:',
+    `  wmrl fidelity ${json.run}`,
+    `  wmrl replay ${json.run}`,
+    `  wmrl eval ${json.run} --split dev`,
+  ].join('\n')
+  return { json, text }
+}

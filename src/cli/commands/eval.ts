@@ -1,0 +1,200 @@
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Command, Option } from 'commander'
+import { ConfigError, weightsVersion } from '../../core/index.ts'
+import type { Sampler } from '../../engine/index.ts'
+import { RunLedger } from '../../ledger/index.ts'
+import { type EvaluationSummary, showInterval, summarise } from '../../report/index.ts'
+import { type EvaluatedTurn, evaluate, type RunConfig } from '../../train/index.ts'
+import { run } from '../command.ts'
+import { loadConfig } from '../config-file.ts'
+import { openRuntime, type Runtime } from '../runtime.ts'
+import { makeJudges, type NanoEngine, openNano } from '../session.ts'
+import { configOf } from './train.ts'
+
+export function evalCommand(program: Command): void {
+  program
+    .command('eval')
+    .description('real executions of a trained agent on tasks it was not trained on, final scope')
+    .argument('<run>', 'run directory, or "frozen" for the backbone before training')
+    .addOption(new Option('--split <split>', 'which tasks').choices(['heldout', 'dev']).default('heldout'))
+    .option('--samples <n>', 'samples a task', '4')
+    .addOption(new Option('--table <form>', 'prints a table').choices(['paper']))
+    .option('--greedy', 'the most probable tokens instead of samples')
+    .option('--no-cache', 'execute everything again')
+    .addHelpText('after', '\nExample:\n  wmrl eval runs/first --split heldout --samples 4')
+    .action(
+      run(
+        async (
+          { out, signal },
+          where: string,
+          o: { split: 'heldout' | 'dev'; samples: string; table?: string; greedy?: boolean; cache: boolean },
+        ) => {
+          const samples = Number(o.samples)
+          if (!Number.isInteger(samples) || samples < 1)
+            throw new ConfigError('--samples', `${o.samples} is not a positive integer`)
+          const frozen = where === 'frozen'
+          const config = frozen ? loadConfig({}) : configOf(where)
+          const scratch = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
+          try {
+            await using rt = await openRuntime({ cache: o.cache, workers: config.executor.workers })
+            await using nano = await openNano(
+              {
+                backbone: config.engine.backbone,
+                threads: config.engine.threads,
+                checkpointDir: frozen ? scratch : join(where, 'checkpoints'),
+              },
+              signal,
+            )
+            const turns = await withAgent(nano, frozen ? undefined : where, signal, (sampler) =>
+              evaluateOn(
+                rt,
+                nano,
+                config,
+                sampler,
+                {
+                  split: o.split,
+                  samples,
+                  seed: config.seed,
+                  key: o.greedy ? 'greedy' : 'eval',
+                  greedy: o.greedy === true,
+                },
+                signal,
+              ),
+            )
+            const s = summarise(turns.map(judged))
+            if (!frozen) keep(where, `${o.split}${o.greedy ? '-greedy' : ''}`, turns)
+            out.result(evaluationJson(s), () => (o.table ? paperTable(s) : evaluationText(s)))
+          } finally {
+            rmSync(scratch, { recursive: true, force: true })
+          }
+        },
+      ),
+    )
+}
+
+export const judged = (t: EvaluatedTurn) => ({
+  task: `${t.task.suite}/${t.task.id}`,
+  sample: t.sample,
+  turn: t.turn,
+  feedback: t.feedback,
+  final: t.final,
+})
+
+export const evaluationJson = (s: EvaluationSummary) => ({
+  n: s.n,
+  unscorable: s.unscorable,
+  percentile: s.percentile,
+  valid: s.valid,
+  score: s.score,
+  byTask: s.byTask,
+  selection: s.selection,
+})
+
+/** Opens a run's newest checkpoint (or the frozen backbone) as a sampler for the time of `f`. */
+export async function withAgent<T>(
+  nano: NanoEngine,
+  runDir: string | undefined,
+  signal: AbortSignal,
+  f: (s: Sampler) => Promise<T>,
+): Promise<T> {
+  if (runDir === undefined) return f(nano.frozen)
+  const path = join(runDir, 'run.db')
+  if (!existsSync(path))
+    throw new ConfigError('run', `${runDir} is no run directory`, 'give the folder that wmrl train --run wrote')
+  const ledger = RunLedger.openReadOnly(path)
+  const row = ledger.checkpoints()[0]
+  ledger.close()
+  if (!row) throw new ConfigError('run', `${runDir} has no complete checkpoint`, 'let it train at least one step')
+  const model = await nano.engine.open(
+    { name: (row.state as { name: string }).name, location: row.location, version: weightsVersion(row.weights) },
+    signal,
+  )
+  await using sampler = await model.snapshot(signal)
+  return await f(sampler)
+}
+
+export async function evaluateOn(
+  rt: Runtime,
+  nano: NanoEngine,
+  config: RunConfig,
+  sampler: Sampler,
+  o: {
+    split: 'heldout' | 'dev'
+    samples: number
+    seed: number
+    key: string
+    greedy?: boolean
+    keyWithRung?: boolean
+    onExecution?: (e: { cached: boolean; cpuS: number; wallS: number }) => void
+  },
+  signal: AbortSignal,
+): Promise<EvaluatedTurn[]> {
+  const tasks = await rt.pool.select('builtin', o.split)
+  const { executed } = makeJudges({
+    config,
+    pool: rt.pool,
+    executor: rt.executor,
+    grader: rt.grader,
+    nano,
+    ...(o.keyWithRung === undefined ? {} : { keyWithRung: o.keyWithRung }),
+    ...(o.onExecution ? { onExecution: o.onExecution } : {}),
+  })
+  return evaluate(
+    sampler,
+    {
+      tasks,
+      samples: o.samples,
+      turns: config.train.turns,
+      seed: o.seed,
+      format: nano.format(rt.pool),
+      executed,
+      final: true,
+      key: `${o.split}-${o.key}`,
+      ...(o.greedy ? { greedy: true } : {}),
+    },
+    signal,
+  )
+}
+
+function keep(dir: string, name: string, turns: readonly EvaluatedTurn[]): void {
+  const ledger = RunLedger.open(join(dir, 'run.db'))
+  ledger.putEvaluation(
+    turns.map((t) => ({
+      name,
+      task: `${t.task.suite}/${t.task.id}`,
+      sample: t.sample,
+      turn: t.turn,
+      code: t.code,
+      feedback: t.feedback,
+      final: t.final,
+    })),
+  )
+  ledger.close()
+}
+
+const num = (v: number | null, d = 3): string => (v === null ? '-' : v.toFixed(d))
+
+export function evaluationText(s: EvaluationSummary): string {
+  const rows = s.byTask.map(
+    (t) =>
+      `  ${t.task.padEnd(34)} n ${String(t.n).padStart(2)}  score ${num(t.score)}  valid ${num(t.valid, 2)}  percentile ${num(t.percentile)}`,
+  )
+  const sel = s.selection
+  return [
+    `executed on ${s.byTask.length} tasks, ${s.n} samples, final scope${s.unscorable ? `, ${s.unscorable} unscorable` : ''}`,
+    ...rows,
+    `score at the turn that feedback chose ${showInterval(s.score)} (over tasks); valid ${num(s.valid, 2)}, percentile of valid ${num(s.percentile)}`,
+    `last turn ${showInterval(sel.lastTurn.score)}; best of turns (an oracle) ${showInterval(sel.bestOfTurns.score)}`,
+  ].join('\n')
+}
+
+function paperTable(s: EvaluationSummary): string {
+  return [
+    '| task | n | score | valid | percentile |',
+    '|---|---|---|---|---|',
+    ...s.byTask.map((t) => `| ${t.task} | ${t.n} | ${num(t.score)} | ${num(t.valid, 2)} | ${num(t.percentile)} |`),
+    `| all | ${s.n} | ${showInterval(s.score)} | ${num(s.valid, 2)} | ${num(s.percentile)} |`,
+  ].join('\n')
+}

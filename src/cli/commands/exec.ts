@@ -1,0 +1,114 @@
+import { readFileSync } from 'node:fs'
+import type { Command } from 'commander'
+import { attemptId, ConfigError, messageOf } from '../../core/index.ts'
+import { ExecutedJudge, LIMIT_PROFILES, type LimitProfile } from '../../judge/index.ts'
+import { run } from '../command.ts'
+import { openRuntime } from '../runtime.ts'
+
+/** Terminal control sequences of a program's output, made visible. */
+const printable = (b: Uint8Array): string =>
+  new TextDecoder()
+    .decode(b)
+    .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`)
+
+export function readProgram(file: string): string {
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8')
+  } catch (e) {
+    throw new ConfigError(file, `cannot be read (${messageOf(e)})`, 'give a Python file, or - for standard input')
+  }
+}
+
+export function execCommand(program: Command): void {
+  program
+    .command('exec')
+    .description('runs one program in the sandbox and grades it on the feedback scope')
+    .argument('<file>', 'Python file, - for standard input')
+    .requiredOption('--task <id>', 'task of the built-in suite, or suite/id')
+    .option('--no-cache', 'run it even if the same program ran before')
+    .option('--allow-unsafe', 'run it where nothing contains it: for your own programs only')
+    .option('--limits <profile>', `limits: ${Object.keys(LIMIT_PROFILES).join(', ')}`, 'demo')
+    .addHelpText('after', '\nExample:\n  wmrl exec --task concrete-strength solution.py')
+    .action(
+      run(
+        async (
+          { out, signal },
+          file: string,
+          opts: { task: string; cache: boolean; allowUnsafe?: boolean; limits: string },
+        ) => {
+          if (!(opts.limits in LIMIT_PROFILES))
+            throw new ConfigError(
+              '--limits',
+              `unknown profile ${opts.limits}`,
+              `one of ${Object.keys(LIMIT_PROFILES).join(', ')}`,
+            )
+          const limits = LIMIT_PROFILES[opts.limits as LimitProfile]
+          const code = readProgram(file)
+          await using rt = await openRuntime({
+            cache: opts.cache,
+            workers: 1,
+            ...(opts.allowUnsafe ? { allowUnsafe: true } : {}),
+          })
+          const task = await rt.pool.task(parseTask(opts.task))
+          let cached = false
+          const judge = new ExecutedJudge({
+            executor: rt.executor,
+            grader: rt.grader,
+            limits,
+            taskSeed: 0,
+            task: (r) => rt.pool.task(r),
+            onExecution: (e) => (cached = e.cached),
+          })
+          const v = await judge.judge(
+            [{ id: attemptId('exec'), task: task.ref, action: { code }, history: [], scope: 'feedback' }],
+            signal,
+          )[0]!
+          if ('unscorable' in v) {
+            out.result({ unscorable: v.unscorable }, () => `unscorable (${v.unscorable.cause}): ${v.unscorable.detail}`)
+            process.exitCode = 1
+            return
+          }
+          if (v.source !== 'executed') throw new Error('an executed judge predicted')
+          const e =
+            v.outcome.kind === 'syntax-error' || v.outcome.kind === 'malformed'
+              ? undefined
+              : await judge.execution(task, code, signal)
+          const stdout = e ? printable(e.stdout) : ''
+          const stderr = e ? printable(e.stderr) : ''
+          const cost = e
+            ? { wallS: e.cost.wallS, cpuS: e.cost.cpuS, peakBytes: e.cost.peakBytes }
+            : { wallS: 0, cpuS: 0, peakBytes: 0 }
+          out.result(
+            {
+              outcome: v.outcome,
+              score: v.score,
+              stdout,
+              stderr,
+              observation: v.observation.text,
+              cost,
+              rung: rt.executor.rung,
+              cached,
+            },
+            () =>
+              [
+                stdout.trimEnd(),
+                stderr.trimEnd(),
+                `${v.observation.text}`,
+                `reward ${v.score.toFixed(3)}${v.outcome.kind === 'graded' ? `, ${task.card.metric.name} ${v.outcome.score.toPrecision(5)} on the feedback rows, percentile ${v.outcome.percentile.toFixed(3)}` : ''}`,
+                `${cost.cpuS.toFixed(2)} CPU s, ${(cost.peakBytes / 2 ** 20).toFixed(0)} MiB, sandbox rung ${rt.executor.rung}${cached ? ', from the cache' : ''}`,
+              ]
+                .filter((l) => l !== '')
+                .join('\n'),
+          )
+        },
+      ),
+    )
+}
+
+/** `id` of the built-in suite, or `suite/id`. */
+export function parseTask(text: string): { suite: 'builtin' | 'small'; id: string } {
+  const [a, b] = text.split('/')
+  if (b === undefined) return { suite: 'builtin', id: a! }
+  if (a !== 'builtin' && a !== 'small') throw new ConfigError('--task', `unknown suite ${a}`, 'builtin or small')
+  return { suite: a, id: b }
+}

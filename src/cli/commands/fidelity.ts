@@ -1,0 +1,59 @@
+import type { Command } from 'commander'
+import { RunLedger } from '../../ledger/index.ts'
+import { type Fidelity, fidelity } from '../../report/index.ts'
+import { run } from '../command.ts'
+import { needRun } from '../runtime.ts'
+
+export function fidelityCommand(program: Command): void {
+  program
+    .command('fidelity')
+    .description('predicted against executed, on the programs that were both')
+    .argument('<run>', 'run directory')
+    .addHelpText('after', '\nExample:\n  wmrl fidelity runs/first')
+    .action(
+      run(async ({ out }, dir: string) => {
+        const f = fidelityOf(dir)
+        out.result(f, () => fidelityText(f))
+      }),
+    )
+}
+
+/** Every attempt of a run that has a shadow prediction beside its execution. */
+export function fidelityOf(dir: string): Fidelity {
+  const ledger = RunLedger.openReadOnly(needRun(dir))
+  try {
+    const task = new Map(ledger.groups().map((g) => [`${g.step}/${g.group}`, g.task]))
+    return fidelity(
+      ledger.attempts().flatMap((a) =>
+        a.shadow
+          ? [
+              {
+                task: task.get(`${a.step}/${a.group}`) ?? '?',
+                step: a.step,
+                predicted: a.shadow,
+                executed: a.verdict,
+              },
+            ]
+          : [],
+      ),
+    )
+  } finally {
+    ledger.close()
+  }
+}
+
+const num = (v: number | null, d = 3): string => (v === null ? '-' : v.toFixed(d))
+
+export function fidelityText(f: Fidelity): string {
+  if (f.n === 0) return 'no program of this run was both predicted and executed'
+  return [
+    `${f.n} programs were both predicted and executed${f.unscorable ? `, ${f.unscorable} more were unscorable on one side` : ''}`,
+    `outcome accuracy ${num(f.outcomeAccuracy)} (always the most frequent: ${num(f.majority)})`,
+    `rank correlation within a task ${num(f.spearmanWithinTask)}, among valid programs ${num(f.spearmanAmongValid)} (${f.tasksWithoutCorrelation} tasks without one)`,
+    `signed R2 ${num(f.signedR2)}, mean absolute error ${num(f.mae)}, bias ${num(f.bias)}, calibration error of P(valid) ${num(f.ece)}`,
+    ...f.curve.map((c) => `  predicted ${num(c.predicted, 2)}  executed ${num(c.executed, 2)}  n ${c.n}`),
+    ...f.byThird.map(
+      (t) => `  third ${t.third} of the run: n ${t.n}, rank correlation ${num(t.spearman)}, error ${num(t.mae)}`,
+    ),
+  ].join('\n')
+}

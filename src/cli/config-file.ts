@@ -1,0 +1,143 @@
+import { readFileSync } from 'node:fs'
+import { parse as parseToml } from 'smol-toml'
+import { parse as parseYaml } from 'yaml'
+import { z } from 'zod'
+import { ConfigError, messageOf } from '../core/index.ts'
+import { type RunConfig, runConfig } from '../train/index.ts'
+
+type Tree = Record<string, unknown>
+
+/** File, then WMRL_… from the environment (WMRL_TRAIN__STEPS=5), then --set; later ones win. @throws ConfigError naming the key. */
+export function loadConfig(o: {
+  file?: string | undefined
+  set?: readonly string[]
+  env?: NodeJS.ProcessEnv
+  base?: Tree
+}): RunConfig {
+  const tree: Tree = structuredClone(o.base ?? {})
+  if (o.file) merge(tree, readFile(o.file))
+  for (const [k, v] of Object.entries(o.env ?? {})) {
+    if (!k.startsWith('WMRL_') || v === undefined || RESERVED.has(k)) continue
+    const path = k.slice(5).split('__').map(camel)
+    if (path.length > 1 || path[0] === 'seed') put(tree, path, literal(v), k)
+  }
+  for (const s of o.set ?? []) {
+    const at = s.indexOf('=')
+    if (at < 1) throw new ConfigError(`--set ${s}`, 'is not of the form key=value', 'for example --set train.steps=10')
+    put(tree, s.slice(0, at).split('.'), literal(s.slice(at + 1)), `--set ${s}`)
+  }
+  const parsed = runConfig.safeParse(tree)
+  if (parsed.success) return parsed.data
+  throw issueError(parsed.error.issues[0]!)
+}
+
+/** Environment variables that are not configuration keys. */
+const RESERVED = new Set(['WMRL_HOME', 'WMRL_PYTHON', 'WMRL_DEBUG'])
+
+function readFile(path: string): Tree {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (cause) {
+    throw new ConfigError(path, `cannot be read (${messageOf(cause)})`, undefined, { cause })
+  }
+  try {
+    const tree: unknown = path.endsWith('.toml') ? parseToml(text) : parseYaml(text)
+    if (tree === null || tree === undefined) return {}
+    if (typeof tree !== 'object' || Array.isArray(tree)) throw new Error('it holds no keys')
+    return tree as Tree
+  } catch (cause) {
+    throw new ConfigError(path, `is not a configuration: ${messageOf(cause)}`, undefined, { cause })
+  }
+}
+
+const camel = (s: string): string => s.toLowerCase().replace(/_([a-z])/g, (_, c: string) => c.toUpperCase())
+
+/** A value from a shell: JSON where it is JSON, else text. */
+function literal(v: string): unknown {
+  try {
+    return JSON.parse(v)
+  } catch {
+    return v
+  }
+}
+
+function put(tree: Tree, path: readonly string[], value: unknown, where: string): void {
+  let at = tree
+  for (const k of path.slice(0, -1)) {
+    const next = at[k] ?? {}
+    if (typeof next !== 'object' || Array.isArray(next)) throw new ConfigError(where, `${k} holds a value, not keys`)
+    at[k] = next
+    at = next as Tree
+  }
+  at[path[path.length - 1]!] = value
+}
+
+function merge(into: Tree, from: Tree): void {
+  for (const [k, v] of Object.entries(from)) {
+    if (v && typeof v === 'object' && !Array.isArray(v) && into[k] && typeof into[k] === 'object')
+      merge(into[k] as Tree, v as Tree)
+    else into[k] = v
+  }
+}
+
+function issueError(issue: z.core.$ZodIssue): ConfigError {
+  const path = issue.path.join('.')
+  if (issue.code === 'unrecognized_keys') {
+    const key = [...issue.path, issue.keys[0]].join('.')
+    const near = nearest(key, configKeys())
+    return new ConfigError(key, 'is no configuration key', near ? `did you mean ${near}?` : 'see: wmrl config')
+  }
+  if (issue.code === 'invalid_value')
+    return new ConfigError(path, issue.message, `one of ${issue.values.map(String).join(', ')}`)
+  return new ConfigError(path || 'configuration', issue.message)
+}
+
+/** Every leaf key with its description and default, from the schema. */
+export function configReference(): { key: string; type: string; default?: unknown; description?: string }[] {
+  const out: { key: string; type: string; default?: unknown; description?: string }[] = []
+  const visit = (node: Tree, path: string[]): void => {
+    const props = node.properties as Record<string, Tree> | undefined
+    if (props) {
+      for (const [k, v] of Object.entries(props)) visit(v, [...path, k])
+      return
+    }
+    const type = Array.isArray(node.enum) ? node.enum.join(' | ') : String(node.type ?? 'any')
+    out.push({
+      key: path.join('.'),
+      type,
+      ...(node.default === undefined ? {} : { default: node.default }),
+      ...(node.description ? { description: String(node.description) } : {}),
+    })
+  }
+  visit(configSchema(), [])
+  return out
+}
+
+export const configSchema = (): Tree => z.toJSONSchema(runConfig, { io: 'input' }) as Tree
+const configKeys = (): string[] => configReference().map((r) => r.key)
+
+/** The closest of `options` by edit distance, if it is close at all. */
+export function nearest(word: string, options: readonly string[]): string | undefined {
+  let best: string | undefined
+  let least = Math.max(3, Math.ceil(word.length / 2))
+  for (const o of options) {
+    const d = Math.min(distance(word, o), distance(word.split('.').pop()!, o.split('.').pop()!) + 0.5)
+    if (d < least) {
+      least = d
+      best = o
+    }
+  }
+  return best
+}
+
+function distance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i]
+    for (let j = 1; j <= b.length; j++)
+      next[j] = Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1))
+    row = next
+  }
+  return row[b.length]!
+}

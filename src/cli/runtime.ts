@@ -1,0 +1,77 @@
+import { existsSync, mkdirSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { dirname, join } from 'node:path'
+import { MissingError, messageOf, TaskError } from '../core/index.ts'
+import { CachedExecutor, type Executor, LocalExecutor } from '../executors/index.ts'
+import { FileBoards, GraderProcess } from '../grading/index.ts'
+import { ExecutionCache, Sqlite } from '../ledger/index.ts'
+import { executionStore } from './execution-store.ts'
+import { boardsDir, cacheDb, dataDir, sandboxState, solutionsPython } from './paths.ts'
+import { TaskPool } from './session.ts'
+
+/** What commands that execute programs share. */
+export interface Runtime extends AsyncDisposable {
+  readonly executor: Executor
+  readonly grader: GraderProcess
+  readonly pool: TaskPool
+  readonly workers: number
+}
+
+export interface RuntimeOptions {
+  readonly workers?: number | undefined
+  readonly cache: boolean
+  readonly allowUnsafe?: boolean
+  /** A recorded cache read before the machine's own (results stand for every rung). */
+  readonly cachePath?: string
+}
+
+/** Opens sandbox, caches and grader. @throws MissingError before set-up, or where nothing contains a program. */
+export async function openRuntime(o: RuntimeOptions): Promise<Runtime> {
+  const workers = o.workers ?? availableParallelism()
+  mkdirSync(sandboxState(), { recursive: true })
+  const local = await LocalExecutor.open({
+    python: solutionsPython(),
+    stateDir: sandboxState(),
+    workers,
+    ...(o.allowUnsafe ? { allowUnsafe: true } : {}),
+  })
+  let cache: ExecutionCache | undefined
+  let executor: Executor = local
+  if (o.cache) {
+    const path = o.cachePath ?? cacheDb()
+    mkdirSync(dirname(path), { recursive: true })
+    cache = new ExecutionCache(Sqlite.open(path))
+    executor = new CachedExecutor(local, executionStore(cache))
+  }
+  const grader = new GraderProcess(new FileBoards(boardsDir()))
+  return {
+    executor,
+    grader,
+    pool: new TaskPool(dataDir()),
+    workers,
+    async [Symbol.asyncDispose]() {
+      await Promise.allSettled([executor[Symbol.asyncDispose](), grader[Symbol.asyncDispose]()])
+      cache?.close()
+    },
+  }
+}
+
+/** Creates a run directory. @throws TaskError naming it when it cannot be written. */
+export function makeRunDir(path: string): string {
+  try {
+    mkdirSync(join(path, 'checkpoints'), { recursive: true })
+  } catch (e) {
+    throw new TaskError(`run directory ${path} cannot be written (${messageOf(e)}); choose another with --run DIR`)
+  }
+  return path
+}
+
+export function needRun(path: string): string {
+  const db = join(path, 'run.db')
+  if (!existsSync(db))
+    throw new MissingError(
+      `${path} is no run directory (it has no run.db)`,
+      'give the folder that wmrl train --run wrote',
+    )
+  return db
+}

@@ -1,0 +1,153 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type AgentFormat, nanoFormat } from '../agent/index.ts'
+import { ConfigError, type TaskRef } from '../core/index.ts'
+import { type OnnxEngine, type OnnxSampler, openOnnxEngine } from '../engine/index.ts'
+import { NanoCodec } from '../engine/text/index.ts'
+import type { Executor } from '../executors/index.ts'
+import type { Grader } from '../grading/index.ts'
+import {
+  ExecutedJudge,
+  type Judge,
+  LIMIT_PROFILES,
+  NanoPredictor,
+  oraclePredictor,
+  PredictedJudge,
+  shuffledPredictor,
+} from '../judge/index.ts'
+import { loadTask, overview, preparedIds, slotNames, type Task } from '../tasks/index.ts'
+import type { RunConfig } from '../train/index.ts'
+import { backboneDir } from './paths.ts'
+
+/** Tokens of an action and an observation in the embedded agent's format. */
+const NANO_LIMITS = { action: 100, observation: 14 } as const
+
+/** Tasks by reference, with the brief overview that the nano agent reads; each is loaded once. */
+export class TaskPool {
+  private readonly tasks = new Map<string, Promise<Task>>()
+  private readonly briefs = new Map<string, Promise<{ text: string; names: readonly string[] }>>()
+  constructor(readonly dataDir: string) {}
+
+  task(ref: Pick<TaskRef, 'suite' | 'id'>): Promise<Task> {
+    const key = `${ref.suite}/${ref.id}`
+    const t = this.tasks.get(key) ?? loadTask(this.dataDir, ref.suite, ref.id)
+    this.tasks.set(key, t)
+    return t
+  }
+
+  brief = (ref: Pick<TaskRef, 'suite' | 'id'>): Promise<{ text: string; names: readonly string[] }> => {
+    const key = `${ref.suite}/${ref.id}`
+    const b =
+      this.briefs.get(key) ??
+      this.task(ref).then((t) => ({
+        text: overview(t.card, { style: 'brief', budget: 10_000, count: (x) => x.length }),
+        names: slotNames(t.card),
+      }))
+    this.briefs.set(key, b)
+    return b
+  }
+
+  /** Prepared tasks of a split that may be trained or evaluated on. @throws ConfigError naming ids that do not exist. */
+  async select(suite: TaskRef['suite'], split: TaskRef['split'], only?: readonly string[]): Promise<TaskRef[]> {
+    const ids = await preparedIds(this.dataDir, suite)
+    for (const id of only ?? [])
+      if (!ids.includes(id))
+        throw new ConfigError('tasks.only', `no prepared task ${id} in suite ${suite}`, `run: wmrl tasks prepare ${id}`)
+    const refs: TaskRef[] = []
+    for (const id of only ?? ids) {
+      const t = await this.task({ suite, id })
+      if (only || (t.ref.split === split && (split !== 'train' || t.card.trainable))) refs.push(t.ref)
+    }
+    if (refs.length === 0)
+      throw new ConfigError(
+        'tasks.suite',
+        `suite ${suite} has no prepared task of split ${split}`,
+        `run: wmrl tasks prepare --suite ${suite}`,
+      )
+    return refs
+  }
+}
+
+/** The embedded engine with its backbone's tokenizer. */
+export interface NanoEngine extends AsyncDisposable {
+  readonly engine: OnnxEngine
+  readonly frozen: OnnxSampler
+  readonly codec: NanoCodec
+  format(pool: TaskPool): AgentFormat
+}
+
+export async function openNano(
+  opts: { backbone?: string | undefined; threads: number; checkpointDir: string },
+  signal: AbortSignal,
+): Promise<NanoEngine> {
+  const dir = opts.backbone ?? backboneDir()
+  const weights = join(dir, 'model.safetensors')
+  if (!existsSync(weights))
+    throw new ConfigError(
+      'engine.backbone',
+      `${weights} does not exist`,
+      'run: npm run pretrain, or point engine.backbone at a folder that has it',
+    )
+  const codec = NanoCodec.load(join(dir, 'tokenizer.json'))
+  const engine = await openOnnxEngine({ backbone: weights, checkpointDir: opts.checkpointDir, threads: opts.threads })
+  const frozen = await engine.frozen(signal)
+  return {
+    engine,
+    frozen,
+    codec,
+    format: (pool) => nanoFormat(codec, pool.brief, NANO_LIMITS),
+    [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+  }
+}
+
+export interface JudgesOptions {
+  readonly config: RunConfig
+  readonly pool: TaskPool
+  readonly executor: Executor
+  readonly grader: Grader
+  readonly nano: NanoEngine
+  readonly onExecution?: (e: { cached: boolean; cpuS: number; wallS: number }) => void
+  readonly keyWithRung?: boolean
+}
+
+/** Both judges of a run, with the configured control in front of the world model. */
+export function makeJudges(o: JudgesOptions): { executed: Judge; predicted: Judge } {
+  const { config, pool, executor, grader, nano } = o
+  const executed = new ExecutedJudge({
+    executor,
+    grader,
+    limits: LIMIT_PROFILES[config.executor.limits],
+    taskSeed: 0,
+    task: (ref) => pool.task(ref),
+    ...(o.onExecution ? { onExecution: o.onExecution } : {}),
+    ...(o.keyWithRung === undefined ? {} : { keyWithRung: o.keyWithRung }),
+  })
+  const nanoPredictor = new NanoPredictor({
+    sampler: nano.frozen,
+    codec: nano.codec,
+    brief: pool.brief,
+    checkSyntax: (code, signal) => executor.checkSyntax(code, signal),
+    seed: config.seed,
+    details: config.train.turns > 1,
+  })
+  const predictor =
+    config.prediction.control === 'shuffle'
+      ? shuffledPredictor(nanoPredictor, config.seed)
+      : config.prediction.control === 'oracle'
+        ? oraclePredictor(executed)
+        : nanoPredictor
+  const predicted = new PredictedJudge({
+    predictor,
+    model: nano.frozen.version,
+    score: config.prediction.score,
+    draws: config.prediction.draws,
+    seed: config.seed,
+  })
+  return { executed, predicted }
+}
+
+/** Text of the shipped model card, if there is one. */
+export function backboneCard(dir = backboneDir()): Record<string, unknown> | undefined {
+  const path = join(dir, 'card.json')
+  return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>) : undefined
+}
