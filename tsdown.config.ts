@@ -1,6 +1,6 @@
-import { defineConfig } from 'tsdown'
+import { defineConfig, type UserConfig } from 'tsdown'
 
-const common = {
+const common: UserConfig = {
   format: 'esm',
   platform: 'node',
   target: 'node20',
@@ -8,7 +8,7 @@ const common = {
   // Dependencies stay dependencies: native parts (libsql, onnxruntime-node) cannot be bundled. Helpers of the compiler
   // (@oxc-project, for `await using`) are no dependency and go in.
   external: [/^(?!\0|@oxc-project\/)[^./]/],
-} as const
+}
 
 /** What package.json exports. */
 const api = {

@@ -121,7 +121,10 @@ export class GraderProcess implements Grader {
       const timer = setTimeout(() => {
         this.waiting.delete(id)
         resolve({ kind: 'fault', where: 'grader', message: `no grade within ${ceiling} ms` })
-        this.child?.kill('SIGKILL')
+        // Forgotten at once, so that the next grade does not wait on a dying process.
+        const slow = this.child
+        this.forget('the grader was stopped: another grade took too long')
+        slow?.kill('SIGKILL')
       }, ceiling)
       this.waiting.set(id, (r) => {
         clearTimeout(timer)
