@@ -1,6 +1,6 @@
 import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { boundary, type Scope, type Suite, TaskError, type TaskRef } from '../core/index.ts'
+import { boundary, messageOf, type Scope, type Suite, TaskError, type TaskRef } from '../core/index.ts'
 import { type TaskCard, taskCard } from './card.ts'
 
 /** A prepared task on disk. `publicDir` may be shown to programs; `privateDir` never. No answers are held here. */
@@ -79,7 +79,15 @@ export async function inventory(task: Task): Promise<{ path: string; bytes: numb
 export async function testIds(task: Task): Promise<string[]> {
   const path = join(task.publicDir, 'test.csv')
   const { parse } = await import('csv-parse/sync')
-  const rows: string[][] = await boundary(TaskError, path, async () => parse(await readFile(path), { bom: true }))
+  const rows: string[][] = await boundary(TaskError, path, async () => {
+    const bytes = await readFile(path)
+    try {
+      return parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes), { bom: true })
+    } catch (cause) {
+      const why = cause instanceof TypeError ? 'is not UTF-8 text' : messageOf(cause)
+      throw new TaskError(`${path}: ${why}; run: wmrl tasks prepare ${task.card.id}`, { cause })
+    }
+  })
   const k = rows[0]?.indexOf(task.card.submission.idColumn) ?? -1
   if (k < 0)
     throw new TaskError(
