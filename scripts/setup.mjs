@@ -60,7 +60,7 @@ function run(program, args, { env = process.env, show = () => undefined } = {}) 
       createInterface({ input: stream }).on('line', (line) => {
         if (line.trim() === '') return
         tail.push(line.trim())
-        if (tail.length > 40) tail.shift()
+        if (tail.length > 60) tail.splice(20, 1)
         const text = show(line)
         if (text) say(text)
       })
@@ -70,11 +70,16 @@ function run(program, args, { env = process.env, show = () => undefined } = {}) 
   })
 }
 
-/** The line of a program's output that says what went wrong. */
-const reason = (tail) =>
-  tail.find((l) => /ENOSPC|No space left|ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ERR!|ERROR|error:/i.test(l)) ??
-  tail.at(-1) ??
-  'no reason given'
+/** The line of a program's output that says what went wrong: the first that names trouble, else the last. */
+const reason = (tail) => {
+  const plain = tail
+    .map((l) => l.replace(/^npm (error|ERR!)\s*/, ''))
+    .filter((l) => l !== '' && !/^code [A-Z]+$/.test(l))
+  return (
+    plain.find((l) => TROUBLE.test(l)) ?? (/^npm /.test(tail[0] ?? '') ? plain[0] : plain.at(-1)) ?? 'no reason given'
+  )
+}
+const TROUBLE = /ENOSPC|No space left|ECONN|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ERROR|error:/
 
 function needDisk(dir, megabytes) {
   mkdirSync(dir, { recursive: true })

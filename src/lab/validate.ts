@@ -16,6 +16,9 @@ const LEAST_AGREEMENT = 0.5
 /** A constant must not beat more than this share of the entries. */
 const MOST_OF_A_CONSTANT = 0.35
 
+/** Different scores that a board must have; few positives or few rows leave few. */
+const LEAST_DISTINCT = 10
+
 const SCOPES: readonly Scope[] = ['feedback', 'final']
 
 /**
@@ -87,7 +90,7 @@ export function validateBoard(b: BoardFile): Check[] {
   const crippled = b.entries.filter((e) => e.strength === 'crippled').length
   const spread = SCOPES.map((s) => {
     const x = b.entries.map((e) => e[s]).sort((p, q) => (b.higherIsBetter ? q - p : p - q))
-    return { best: x[0]!, median: x[n >> 1]!, last: x[n - 1]!, distinct: new Set(x).size / n }
+    return { best: x[0]!, median: x[n >> 1]!, last: x[n - 1]!, distinct: new Set(x).size }
   })
   const agreement = rankCorrelation(
     b.entries.map((e) => e.feedback),
@@ -98,7 +101,7 @@ export function validateBoard(b: BoardFile): Check[] {
     { name: 'board crippled', ok: crippled <= CRIPPLED_SHARE * n, detail: `${crippled} of ${n}` },
     {
       name: 'board spread',
-      ok: spread.every((s) => s.best !== s.median && s.median !== s.last && s.distinct > 0.5),
+      ok: spread.every((s) => s.best !== s.median && s.median !== s.last && s.distinct >= LEAST_DISTINCT),
       detail: spread.map((s) => [s.best, s.median, s.last].map((v) => v.toPrecision(4)).join(' / ')).join('; '),
     },
     { name: 'board agreement', ok: agreement >= LEAST_AGREEMENT, detail: agreement.toFixed(3) },
@@ -188,7 +191,11 @@ function malformed(
     { what: 'a missing row', csv: text(lines.slice(0, -1)), code: 'row-count' },
     { what: 'a repeated row', csv: text([...lines, lines[1]!]), code: 'id-duplicate' },
     { what: 'another id', csv: text([...lines, lines[1]!.replace(ids[0]!, '7')]), code: 'id-unknown' },
-    { what: 'a renamed column', csv: text([lines[0]!.replace(/,.*/, ',guess'), ...lines.slice(1)]), code: 'columns' },
+    {
+      what: 'a renamed column',
+      csv: text([lines[0]!.replace(/,[^,]*$/, ',guess'), ...lines.slice(1)]),
+      code: 'columns',
+    },
     { what: 'a cell of text', csv: text(cell('nonsense!')), code: label ? 'unknown-label' : 'not-finite' },
     { what: 'bytes that are no text', csv: new Uint8Array([0xff, 0xfe, 0x00, 0xd8]), code: 'unreadable' },
   ]
