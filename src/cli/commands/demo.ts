@@ -1,7 +1,17 @@
 import { copyFileSync, existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { type Attempt, attemptId, ConfigError, packageRoot, type TaskRef } from '../../core/index.ts'
+import {
+  type Attempt,
+  attemptId,
+  ConfigError,
+  contentHash,
+  keyed,
+  MissingError,
+  packageRoot,
+  type TaskRef,
+  type Verdict,
+} from '../../core/index.ts'
 import { FIXED, fixedProgram } from '../../lab/fixed.ts'
 import { anchorCount } from '../../method/index.ts'
 import {
@@ -14,10 +24,12 @@ import {
   summarise,
   verdictOf,
 } from '../../report/index.ts'
+import { prepareTasks } from '../../tasks/index.ts'
 import { methodOf, type RunConfig } from '../../train/index.ts'
-import { type CommandContext, run } from '../command.ts'
+import { type CommandContext, Failed, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
-import { home, runsDir } from '../paths.ts'
+import { artefactDir, dataDir, home, runsDir, solutionsPython } from '../paths.ts'
+
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { backboneCard, makeJudges, type NanoEngine, openNano } from '../session.ts'
 import { evaluateOn, judged, withAgent } from './eval.ts'
@@ -30,6 +42,64 @@ export const DEMO: Record<string, unknown> = {
   method: { mode: 'recommended' },
 }
 const SAMPLES = 4
+
+/** A row that no training changes, with the verdict that the recording gave. */
+interface RecordedRow {
+  readonly task: TaskRef
+  readonly code: string
+  readonly verdict: Verdict
+}
+
+/** Executes a keyed share of the recorded rows again, without any cache. @throws Failed naming the first that differs. */
+async function verifyRows(
+  { out, signal }: CommandContext,
+  rows: readonly RecordedRow[],
+  share: number,
+  nano: NanoEngine,
+  config: RunConfig,
+): Promise<void> {
+  const chosen = rows.filter((r) => keyed('verify', r.task.id, contentHash(r.code)).next() < share)
+  await using rt = await openRuntime({ cache: false })
+  const { executed } = makeJudges({
+    config,
+    pool: rt.pool,
+    executor: rt.executor,
+    grader: rt.grader,
+    nano,
+    keyWithRung: false,
+  })
+  const again = await Promise.all(
+    executed.judge(
+      chosen.map(
+        (r, i): Attempt => ({
+          id: attemptId(`verify/${i}`),
+          task: r.task,
+          action: { code: r.code },
+          history: [],
+          scope: 'final',
+        }),
+      ),
+      signal,
+    ),
+  )
+  const differ = chosen.filter((r, i) => !sameVerdict(r.verdict, again[i]!))
+  out.log(`verified ${chosen.length} of ${rows.length} recorded rows by execution: ${differ.length} differences`)
+  if (differ.length > 0)
+    throw new Failed(
+      `the recording differs from an execution on ${differ[0]!.task.id}; run: npm run demo -- --no-cache`,
+    )
+}
+
+/** Equal ends and, for graded ones, scores to 1e-6: other processors sum in another order. */
+function sameVerdict(a: Verdict, b: Verdict): boolean {
+  if ('unscorable' in a || 'unscorable' in b || a.source !== 'executed' || b.source !== 'executed') return false
+  if (a.outcome.kind !== b.outcome.kind) return false
+  return (
+    a.outcome.kind !== 'graded' ||
+    b.outcome.kind !== 'graded' ||
+    Math.abs(a.outcome.score - b.outcome.score) <= 1e-6 * Math.max(1, Math.abs(a.outcome.score))
+  )
+}
 
 interface Evaluated {
   readonly score: number
@@ -54,17 +124,27 @@ export function demoCommand(program: Command): void {
     .option('--seeds <n>', 'independent runs; three also train the control', '1')
     .option('--no-cache', 'executes the recorded rows again too')
     .option('--steps <n>', 'optimiser steps a run')
+    .option('--verify <share>', 'executes this share of the recorded rows again and fails on a difference')
     .option('--control', 'also train on the anchors alone at the same executions')
     .addHelpText('after', '\nExample:\n  npm run demo -- --seeds 3')
     .action(
-      run(async (ctx, o: { seeds: string; cache: boolean; steps?: string; control?: boolean }) => {
+      run(async (ctx, o: { seeds: string; cache: boolean; steps?: string; control?: boolean; verify?: string }) => {
         const seeds = Number(o.seeds)
         if (!Number.isInteger(seeds) || seeds < 1 || seeds > 20)
           throw new ConfigError('--seeds', `${o.seeds} is not a number from 1 to 20`)
         const steps = o.steps === undefined ? undefined : Number(o.steps)
         if (steps !== undefined && (!Number.isInteger(steps) || steps < 1))
           throw new ConfigError('--steps', `${o.steps} is not a positive integer`)
-        const report = await demo(ctx, { seeds, steps, cache: o.cache, control: o.control === true || seeds >= 3 })
+        const verify = o.verify === undefined ? 0 : Number(o.verify)
+        if (!(verify >= 0 && verify <= 1))
+          throw new ConfigError('--verify', `${o.verify} is no share`, 'a number from 0 to 1')
+        const report = await demo(ctx, {
+          verify,
+          seeds,
+          steps,
+          cache: o.cache,
+          control: o.control === true || seeds >= 3,
+        })
         ctx.out.result(report.json, () => report.text)
       }),
     )
@@ -72,7 +152,7 @@ export function demoCommand(program: Command): void {
 
 async function demo(
   ctx: CommandContext,
-  o: { seeds: number; steps: number | undefined; cache: boolean; control: boolean },
+  o: { seeds: number; steps: number | undefined; cache: boolean; control: boolean; verify: number },
 ): Promise<{ json: object; text: string }> {
   const wall0 = Date.now()
   const cpu0 = process.cpuUsage()
@@ -87,6 +167,7 @@ async function demo(
     const c = loadConfig({ base: { ...DEMO, ...more, seed } })
     return o.steps === undefined ? c : { ...c, train: { ...c.train, steps: o.steps } }
   }
+  await prepareBuiltin(ctx)
   const first = base(0)
   await using nano = await openNano(
     { threads: first.engine.threads, checkpointDir: join(runsDir(), 'demo', 'checkpoints') },
@@ -99,6 +180,7 @@ async function demo(
   const fixed = await fixedRows(recorded, nano, first, count, signal)
   for (const f of fixed)
     out.log(`fixed program ${f.name.padEnd(9)} score ${f.score.toFixed(3)}${o.cache ? ' (recorded)' : ''}`)
+  const rows: RecordedRow[] = [...fixed.flatMap((f) => f.rows)]
   const results: SeedResult[] = []
   for (let seed = 0; seed < o.seeds; seed++)
     results.push(
@@ -110,8 +192,10 @@ async function demo(
         control: o.control ? base(seed, CONTROL) : undefined,
         cache: o.cache,
         count,
+        rows,
       }),
     )
+  if (o.verify > 0) await verifyRows(ctx, rows, o.verify, nano, first)
   const cpu = process.cpuUsage(cpu0)
   return present({
     results,
@@ -121,6 +205,25 @@ async function demo(
     wallS: (Date.now() - wall0) / 1000,
     first,
   })
+}
+
+/** The built-in tasks, from their packages: at once where they are there already. */
+async function prepareBuiltin({ out, signal }: CommandContext): Promise<void> {
+  const results = await prepareTasks({
+    suite: 'builtin',
+    ids: [],
+    dataDir: dataDir(),
+    artefactDir: artefactDir(),
+    python: solutionsPython(),
+    signal,
+    log: (l) => out.log(l),
+    done: (r, left) =>
+      r.status === 'prepared' && out.progress(`preparing tasks: ${r.id}, ${left} to go`, { last: left === 0 }),
+  })
+  const bad = results.filter((r) => r.status === 'failed' || r.status === 'missing')
+  for (const r of bad) out.log(`task ${r.id}: ${r.detail}`)
+  if (bad.length > results.length / 2)
+    throw new MissingError(`${bad.length} of ${results.length} tasks could not be prepared`, bad[0]!.detail)
 }
 
 /** The anchors alone, with the learning rate that was best for them on dev tasks. */
@@ -153,6 +256,7 @@ async function oneSeed(
     control: RunConfig | undefined
     cache: boolean
     count: (e: { cached: boolean; cpuS: number }) => void
+    rows: RecordedRow[]
   },
 ): Promise<SeedResult> {
   const { out, signal } = ctx
@@ -166,7 +270,10 @@ async function oneSeed(
       signal,
     )
   out.progress(`seed ${seed}: held-out tasks before training`)
-  const before = evaluated(await heldout(o.recorded, o.nano.frozen, o.config))
+  const untrained = await heldout(o.recorded, o.nano.frozen, o.config)
+  for (const t of untrained)
+    if (t.code !== undefined && t.final) o.rows.push({ task: t.task, code: t.code, verdict: t.final })
+  const before = evaluated(untrained)
   out.log(
     `seed ${seed}: before  score ${before.score.toFixed(3)}  valid ${before.valid.toFixed(2)}  percentile ${before.percentile.toFixed(3)}${o.cache ? ' (recorded)' : ''}`,
   )
@@ -214,7 +321,7 @@ async function fixedRows(
   config: RunConfig,
   count: (e: { cached: boolean; cpuS: number }) => void,
   signal: AbortSignal,
-): Promise<{ name: string; score: number; percentile: number }[]> {
+): Promise<{ name: string; score: number; percentile: number; rows: RecordedRow[] }[]> {
   const refs = await rt.pool.select('builtin', 'heldout')
   const { executed } = makeJudges({
     config,
@@ -242,7 +349,12 @@ async function fixedRows(
     const s = summarise(
       verdicts.map((v, i): JudgedTurn => ({ task: refs[i]!.id, sample: 0, turn: 0, feedback: v, final: v })),
     )
-    rows.push({ name: f.name, score: s.score.mean ?? 0, percentile: s.percentile ?? 0 })
+    rows.push({
+      name: f.name,
+      score: s.score.mean ?? 0,
+      percentile: s.percentile ?? 0,
+      rows: attempts.map((a, i) => ({ task: a.task, code: a.action.code!, verdict: verdicts[i]! })),
+    })
   }
   return rows
 }
@@ -296,7 +408,7 @@ function present(o: {
     heldOut: { before, after, gain },
     valid: { before: mean(r.map((s) => s.before.valid)), after: mean(r.map((s) => s.after.valid)) },
     percentile: { before: mean(r.map((s) => s.before.percentile)), after: mean(r.map((s) => s.after.percentile)) },
-    fixed,
+    fixed: fixed.map(({ name, score, percentile }) => ({ name, score, percentile })),
     executions,
     attemptsExecuted,
     predictions: sum((s) => s.training.totals.predictions),

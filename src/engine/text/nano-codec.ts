@@ -76,6 +76,7 @@ export class NanoCodec {
   decodeProgram(tokens: readonly number[], names: readonly string[]): string {
     // Ids up to the last end are marks and outcomes; slots and text come after them.
     const text = tokens.filter((t) => t > this.ends[this.ends.length - 1]!.id)
+    if (text.length === 0) return ''
     return fromSlots(
       this.tokenizer.decode(text, { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
       names,

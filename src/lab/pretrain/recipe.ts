@@ -27,11 +27,11 @@ export interface Recipe {
 
 export const RECIPE: Recipe = {
   seed: 0,
-  pairsSmall: 10,
-  pairsBuiltin: 60,
-  policySamples: 6,
-  stepsA: 900,
-  stepsB: 700,
+  pairsSmall: 4,
+  pairsBuiltin: 24,
+  policySamples: 2,
+  stepsA: 600,
+  stepsB: 420,
   batchTokens: 3000,
   layers: 4,
   dModel: 192,
@@ -274,7 +274,7 @@ export async function trainBackbone(d: RecipeDeps, signal: AbortSignal): Promise
     const v = await validationLoss(sampler, held, OUTCOME_WEIGHT, signal)
     d.log(`after A: validation loss code ${v.code.toFixed(3)}, outcome ${v.outcome.toFixed(3)}`)
     policy = await samplePolicy(d, codec, sampler, recipe.policySamples, 'A', [...d.small, ...d.builtin], signal)
-    const more = await samplePolicy(d, codec, sampler, recipe.policySamples * 6, 'B', d.builtin, signal)
+    const more = await samplePolicy(d, codec, sampler, recipe.policySamples * 8, 'B', d.builtin, signal)
     policy.push(...more)
   }
   const both = [...examples, ...toExamples(codec, d, policy, corpus)]

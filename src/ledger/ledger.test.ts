@@ -1,0 +1,150 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { contentKey, LedgerError, NO_COST, score, type Verdict } from '../core/index.ts'
+import { ExecutionCache, RunLedger, Sqlite } from './index.ts'
+
+let dir: string
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'wmrl-ledger-'))
+})
+afterEach(() => rmSync(dir, { recursive: true, force: true }))
+
+const verdict: Verdict = {
+  source: 'executed',
+  outcome: { kind: 'crashed', error: { type: 'ValueError', message: 'x' } },
+  score: score(0.1),
+  observation: { text: 'error: ValueError: x' },
+  cost: NO_COST,
+}
+
+describe('sqlite', () => {
+  it.each([
+    ['a boolean', true],
+    ['a date', new Date()],
+    ['an object', {}],
+    ['NaN', Number.NaN],
+    ['text with NUL', 'a\0b'],
+    ['undefined', undefined],
+  ])('refuses %s before the driver sees it', (_, v) => {
+    const db = Sqlite.open(join(dir, 'a.db'))
+    db.exec('CREATE TABLE t(x)')
+    expect(() => db.run('INSERT INTO t VALUES(:x)', { x: v as never })).toThrow(LedgerError)
+    expect(db.all('SELECT * FROM t')).toEqual([])
+    db.close()
+  })
+  it('names missing and superfluous parameters', () => {
+    const db = Sqlite.open(join(dir, 'a.db'))
+    db.exec('CREATE TABLE t(x)')
+    expect(() => db.run('INSERT INTO t VALUES(:x)', {})).toThrow(/parameter x is missing/)
+    expect(() => db.run('INSERT INTO t VALUES(:x)', { x: 1, y: 2 })).toThrow(/parameter y is not used/)
+    db.close()
+  })
+  it('keeps blobs byte for byte and rolls a failed transaction back', () => {
+    const db = Sqlite.open(join(dir, 'a.db'))
+    db.exec('CREATE TABLE t(x BLOB)')
+    const bytes = new Uint8Array([0, 255, 10, 0])
+    db.run('INSERT INTO t VALUES(:x)', { x: bytes })
+    expect(db.first('SELECT x FROM t')!.x).toEqual(bytes)
+    expect(() =>
+      db.transaction(() => {
+        db.run('DELETE FROM t')
+        throw new Error('no')
+      }),
+    ).toThrow('no')
+    expect(db.all('SELECT * FROM t').length).toBe(1)
+    expect(() => db.transaction(() => db.transaction(() => 1))).toThrow(/inside a transaction/)
+    db.close()
+  })
+  it('opens read-only where told, and says which file is no database', () => {
+    const path = join(dir, 'b.db')
+    Sqlite.open(path).close()
+    const ro = Sqlite.openReadOnly(path)
+    expect(() => ro.exec('CREATE TABLE t(x)')).toThrow(LedgerError)
+    ro.close()
+    const junk = join(dir, 'junk.db')
+    writeFileSync(junk, 'this is no database, whatever its name may say'.repeat(100))
+    expect(() => RunLedger.open(junk)).toThrow(/junk\.db/)
+  })
+})
+
+describe('run ledger', () => {
+  it('finds a committed verdict again, after reopening too', async () => {
+    const path = join(dir, 'run.db')
+    const a = RunLedger.open(path)
+    await a.commit(contentKey('k'), verdict)
+    await a.commit(contentKey('k'), { ...verdict, score: score(0.9) })
+    a.close()
+    const b = RunLedger.open(path)
+    expect(await b.find(contentKey('k'))).toEqual(verdict)
+    expect(await b.find(contentKey('other'))).toBeUndefined()
+    b.close()
+  })
+  it('commits a step as a whole and replaces it when computed again', () => {
+    const l = RunLedger.open(join(dir, 'run.db'))
+    const group = {
+      step: 1,
+      group: 0,
+      task: 'builtin/x',
+      anchor: true,
+      predicted: [0.1, null],
+      executed: [0.2, 0.3],
+      corrected: [0.1, null],
+      advantages: [-0.5, null],
+      skipped: undefined,
+    }
+    const trajectory = {
+      step: 1,
+      group: 0,
+      trajectory: 0,
+      ended: 'turns',
+      tokens: [1, 2],
+      mask: [0, 1],
+      logprobs: [0, -0.5],
+      coefficient: -0.5,
+      unscorable: undefined,
+    }
+    const attempt = { step: 1, group: 0, trajectory: 0, turn: 0, code: 'x\0', verdict, shadow: undefined }
+    for (let k = 0; k < 2; k++) l.commitStep({ step: 1, record: { k } }, [group], [trajectory], [attempt])
+    expect(l.steps()).toEqual([{ step: 1, record: { k: 1 } }])
+    expect(l.groups(1)).toEqual([group])
+    expect(l.coefficients(1)).toEqual([{ group: 0, trajectory: 0, coefficient: -0.5, unscorable: undefined }])
+    expect(l.attempts()[0]!.verdict).toEqual(verdict)
+    l.close()
+  })
+  it('keeps the newest checkpoints and names those that may go', () => {
+    const l = RunLedger.open(join(dir, 'run.db'))
+    for (const step of [5, 10, 15])
+      l.commitCheckpoint({ step, weights: `w${step}`, location: `/c/${step}`, state: { step } })
+    expect(l.pruneCheckpoints(2)).toEqual(['/c/5'])
+    expect(l.checkpoints().map((c) => c.step)).toEqual([15, 10])
+    l.close()
+  })
+  it('refuses a ledger of another schema', () => {
+    const path = join(dir, 'run.db')
+    const l = RunLedger.open(path)
+    l.setMeta('schema', '99')
+    l.close()
+    expect(() => RunLedger.open(path)).toThrow(/schema 99/)
+  })
+})
+
+describe('execution cache', () => {
+  it('keeps a run with its submission', () => {
+    const cache = new ExecutionCache(Sqlite.open(join(dir, 'c.db')))
+    const e = {
+      end: '{"kind":"finished"}',
+      submission: new Uint8Array([1, 0, 2]),
+      stdout: new Uint8Array(),
+      stderr: new Uint8Array([27]),
+      cost: '{}',
+      rung: 'A',
+    }
+    cache.put('k', e)
+    expect(cache.find('k')).toEqual(e)
+    expect(cache.find('x')).toBeUndefined()
+    expect(cache.count()).toBe(1)
+    cache.close()
+  })
+})

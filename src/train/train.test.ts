@@ -1,0 +1,206 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { nanoFormat, type Trajectory } from '../agent/index.ts'
+import { type Attempt, expectedReward, NO_COST, rewardOf, type TaskRef, type Verdict } from '../core/index.ts'
+import { type OnnxEngine, openOnnxEngine } from '../engine/index.ts'
+import { NanoCodec, trainBpe } from '../engine/text/index.ts'
+import type { Judge } from '../judge/index.ts'
+import { defaultsOf, INITIAL_STATE, type MethodMode } from '../method/index.ts'
+import { gather, planStep, type StepInputs, update } from './index.ts'
+
+const TASKS: TaskRef[] = Array.from({ length: 5 }, (_, k) => ({
+  suite: 'builtin',
+  id: `t${k}`,
+  modality: 'tabular',
+  split: 'train',
+}))
+const signal = new AbortController().signal
+
+/**
+ * Judges of this file answer from the program's text: the step's arithmetic is under test here, with a real (tiny) engine
+ * sampling. Real executions are in tests/resume.test.ts.
+ */
+const reward = (a: Attempt): number => ((a.action.code ?? '').length % 7) / 10 + 0.1
+const executed = (broken: (a: Attempt) => boolean = () => false): Judge => ({
+  source: 'executed',
+  scope: 'turn',
+  judge: (attempts) =>
+    attempts.map(async (a): Promise<Verdict> => {
+      if (broken(a)) return { source: 'executed', unscorable: { cause: 'infra', detail: 'planted' }, cost: NO_COST }
+      const outcome = { kind: 'graded', score: 1, percentile: reward(a), scope: 'feedback' } as const
+      return {
+        source: 'executed',
+        outcome,
+        score: rewardOf(outcome),
+        observation: { text: 'valid: better than 0.10 of the board' },
+        cost: { ...NO_COST, executions: 1 },
+      }
+    }),
+})
+const predicted: Judge = {
+  source: 'predicted',
+  scope: 'turn',
+  judge: (attempts, _signal) =>
+    attempts.map(async (a): Promise<Verdict> => {
+      const belief = { alternatives: [{ kind: 'graded' as const, percentile: 1 - reward(a), p: 1 }], shown: 0 }
+      return {
+        source: 'predicted',
+        belief,
+        score: expectedReward(belief).mean,
+        spread: 0,
+        observation: { text: 'timed out' },
+        cost: NO_COST,
+        model: 'w' as never,
+      }
+    }),
+}
+
+let engine: OnnxEngine
+let codec: NanoCodec
+let dir: string
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'wmrl-train-'))
+  codec = new NanoCodec(trainBpe(['import x\n', 'y = 1\n'], { vocab: 320, maxLength: 20, minFrequency: 1 }))
+  engine = await openOnnxEngine({
+    backbone: { config: { layers: 1, dModel: 16, heads: 2, vocab: codec.vocab, context: 64, logitScale: 1 }, seed: 1 },
+    checkpointDir: dir,
+    threads: 1,
+  })
+})
+afterAll(async () => {
+  await engine?.[Symbol.asyncDispose]()
+  rmSync(dir, { recursive: true, force: true })
+})
+
+const inputs = (mode: MethodMode, more: Partial<StepInputs> = {}): StepInputs => ({
+  seed: 3,
+  step: 1,
+  tasks: TASKS,
+  groups: 4,
+  groupSize: 3,
+  turns: 2,
+  method: defaultsOf(mode),
+  state: INITIAL_STATE,
+  executed: executed(),
+  predicted,
+  format: nanoFormat(codec, async () => ({ text: 'brief\n', names: [] }), { action: 12, observation: 6 }),
+  ...more,
+})
+
+describe('choosing', () => {
+  it('takes every task once a round', () => {
+    const seen: string[] = []
+    for (let step = 1; step <= 5; step++)
+      seen.push(...planStep(inputs('recommended', { step })).plans.map((p) => p.task.id))
+    for (let round = 0; round < 4; round++) expect(new Set(seen.slice(round * 5, round * 5 + 5)).size).toBe(5)
+  })
+  it('executes one group of four by default, all or none where the mode says so', () => {
+    expect(planStep(inputs('recommended')).anchors.filter(Boolean).length).toBe(1)
+    expect(planStep(inputs('executed-only')).anchors.every(Boolean)).toBe(true)
+    expect(planStep(inputs('predicted-only')).anchors.some(Boolean)).toBe(false)
+    expect(planStep(inputs('anchors-only')).plans.length).toBe(1)
+  })
+})
+
+describe('a step', () => {
+  it('keeps tokens as the record: prompts and observations unmasked, every action masked, log-probabilities as sampled', async () => {
+    await using model = await engine.open('frozen', signal)
+    await using sampler = await model.snapshot(signal)
+    const o = await gather(inputs('recommended'), sampler, signal)
+    expect(o.trajectories.length).toBe(12)
+    const lp = await sampler.logprobs(
+      o.trajectories.map((t) => t.tokens),
+      signal,
+    )
+    o.trajectories.forEach((t: Trajectory, k) => {
+      expect(t.mask.length).toBe(t.tokens.length)
+      expect(t.mask[0]).toBe(0)
+      t.mask.forEach((m, i) => {
+        if (m === 1) expect(Math.abs(t.logprobs[i]! - lp[k]![i]!)).toBeLessThan(1e-4)
+        else expect(t.logprobs[i]).toBe(0)
+      })
+    })
+  })
+
+  it('pairs executed and predicted on anchors, and predicts the rest', async () => {
+    const o = await gather(inputs('recommended'), await engine.frozen(signal), signal)
+    o.evidence.forEach((e, g) => {
+      expect(e.anchor).toBe(o.anchors[g])
+      expect(e.executed !== undefined).toBe(e.anchor)
+    })
+    expect(o.result.pairsAdded).toBe(3)
+  })
+
+  it('takes an unscorable trajectory out of its group before the mean (failures row 2)', async () => {
+    let first: string | undefined
+    const judge = executed((a) => {
+      first ??= a.id.split('/').slice(0, -1).join('/')
+      return a.id.startsWith(`${first}/`)
+    })
+    const o = await gather(inputs('executed-only', { executed: judge }), await engine.frozen(signal), signal)
+    const lost = o.trajectories.filter((t) => t.unscorable)
+    expect(lost.length).toBe(1)
+    expect(o.evidence[lost[0]!.group]!.executed![lost[0]!.index]).toBeNull()
+    expect(o.data.length).toBe(11)
+    for (const d of o.data) expect(Number.isFinite(d.datum.advantage)).toBe(true)
+  })
+
+  it('takes no optimiser step without a usable group, and says why (failures row 18)', async () => {
+    await using model = await engine.open('frozen', signal)
+    const o = await gather(
+      inputs('executed-only', { executed: executed(() => true) }),
+      await engine.frozen(signal),
+      signal,
+    )
+    const u = await update(
+      o,
+      model,
+      await engine.frozen(signal),
+      { loss: { kind: 'importance_sampling' }, learningRate: 1e-3, gradClip: 1, groupSize: 3 },
+      signal,
+    )
+    expect(u.none).toBe('no-usable-group')
+    await using after = await model.snapshot(signal)
+    expect(after.version).toBe((await engine.frozen(signal)).version)
+  })
+
+  it('moves the weights, and the ratio is 1 before the first update', async () => {
+    await using model = await engine.open('frozen', signal)
+    const frozen = await engine.frozen(signal)
+    const o = await gather(inputs('executed-only', { turns: 1 }), frozen, signal)
+    const u = await update(
+      o,
+      model,
+      frozen,
+      {
+        loss: { kind: 'ppo', clipLow: 0.2, clipHigh: 0.28, kl: 0.01, entropyBonus: 0.001 },
+        learningRate: 1e-3,
+        gradClip: 1,
+        groupSize: 3,
+      },
+      signal,
+    )
+    expect(u.step?.applied).toBe(true)
+    o.data.forEach((d, k) => {
+      d.datum.mask.forEach((m, i) => {
+        if (m === 1) expect(Math.abs(Math.exp(u.loss!.logprobs[k]![i]! - d.datum.logprobs![i]!) - 1)).toBeLessThan(1e-4)
+      })
+    })
+    await using after = await model.snapshot(signal)
+    expect(after.version).not.toBe(frozen.version)
+  })
+
+  it('samples a trajectory by its own key: other groups do not change it', async () => {
+    const frozen = await engine.frozen(signal)
+    const a = await gather(inputs('executed-only', { turns: 1 }), frozen, signal)
+    const b = await gather(inputs('executed-only', { turns: 1, groups: 2 }), frozen, signal)
+    const key = (t: Trajectory): string => `${t.group}/${t.index}`
+    for (const t of b.trajectories) {
+      const twin = a.trajectories.find((x) => key(x) === key(t))!
+      expect(twin.task).toEqual(t.task)
+      expect(twin.tokens).toEqual(t.tokens)
+    }
+  })
+})
