@@ -6,10 +6,13 @@ import type { Limits } from '../../sandbox/index.ts'
 import { type Task, testIds } from '../../tasks/index.ts'
 import { pool } from '../score-program.ts'
 import { composeBoard, errorVector, type Scored } from './compose.ts'
-import { type Recipe, recipes } from './recipes.ts'
+import { PLAIN, type Recipe, recipes } from './recipes.ts'
 
 /** CPU seconds of a recipe: strong ones may take long, the others are quick ones by definition. */
 export const RECIPE_CPU_S = { strong: 20, plain: 5, crippled: 5 } as const
+
+/** Recipes that must have run before a board is composed. */
+const LEAST_RAN = 80
 
 export interface BoardReport {
   readonly file: BoardFile
@@ -63,11 +66,17 @@ export async function buildBoard(
     if (f.kind !== 'scored' || g.kind !== 'scored') return drop('not gradable')
     return { recipe, feedback: f.score, final: g.score, errors: errorVector(card, checked.predicted, truth) }
   }
-  const scored = await pool(
-    recipes(card).map((r) => () => one(r)),
-    width,
-  )
-  const ran = scored.filter((s): s is Scored => s !== undefined)
+  let ran: Scored[] = []
+  // Where many recipes cannot run (a text column of single words has no word pairs), more random ones are drawn.
+  for (let plain = PLAIN; ; plain += 20) {
+    left.length = 0
+    const scored = await pool(
+      recipes(card, plain).map((r) => () => one(r)),
+      width,
+    )
+    ran = scored.filter((s): s is Scored => s !== undefined)
+    if (ran.length >= LEAST_RAN || plain >= 10 * PLAIN) break
+  }
   const board = composeBoard(ran)
   const higher = card.metric.higherIsBetter
   const entries = [...board.kept]

@@ -5,7 +5,7 @@ import type { Limits } from '../../sandbox/index.ts'
 import type { Task } from '../../tasks/index.ts'
 import { pool, programScorer } from '../score-program.ts'
 import { RECIPE_CPU_S } from './build.ts'
-import { recipes } from './recipes.ts'
+import { PLAIN, recipes } from './recipes.ts'
 
 export interface BoardCheck {
   readonly id: string
@@ -26,7 +26,7 @@ export async function checkBoard(
   file: BoardFile,
   o: { share: number; executor: Executor; grader: Grader; limits: Limits; width: number; signal: AbortSignal },
 ): Promise<BoardCheck> {
-  const known = new Map(recipes(task.card).map((r) => [r.name, r]))
+  const known = new Map(recipes(task.card, 11 * PLAIN).map((r) => [r.name, r]))
   const asked = file.entries.filter((e) => keyed('board-check', task.card.id, e.recipe).next() < o.share)
   const differences: { recipe: string; why: string }[] = []
   await pool(

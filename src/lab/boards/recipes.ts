@@ -13,17 +13,15 @@ export interface Recipe {
 }
 
 /** Random programs of the grammar in every population, beside the designed ones. */
-const PLAIN = 36
-/** Where few families suit a task, more random programs are drawn, so that enough are left after the composition. */
-const LEAST_RECIPES = 84
+export const PLAIN = 36
 
 /**
  * The population of a leaderboard, by a rule that looks at the card alone and was fixed before any score was seen:
  * strong recipes from every family that suits the files (tuned, blended, stacked, with the encodings and outputs that
- * suit the metric), then plain programs drawn from the grammar, then a few crippled ones, at most a fifth. In this order
+ * suit the metric), then `plain` programs drawn from the grammar, then a few crippled ones, at most a fifth. In this order
  * they compete for a place (see `composeBoard`).
  */
-export function recipes(card: TaskCard): Recipe[] {
+export function recipes(card: TaskCard, plain = PLAIN): Recipe[] {
   const out: Recipe[] = []
   const seen = new Set<string>()
   const add = (name: string, family: string, strength: Recipe['strength'], spec: Spec): void => {
@@ -34,7 +32,7 @@ export function recipes(card: TaskCard): Recipe[] {
   }
   for (const s of strong(card)) add(s.name, s.family, 'strong', s.spec)
   const huge = card.columns.some((c) => (c.levels ?? 0) > 100)
-  for (let k = 0; k < 5 * PLAIN && (k < PLAIN || out.length < LEAST_RECIPES); k++) {
+  for (let k = 0; k < plain; k++) {
     const spec = sampleSpec(card, keyed('board', 'plain', card.id, k), { careless: 0, bug: 0 })
     if (huge && spec.view.kind === 'table' && spec.view.encoding === 'dummies') continue
     if (spec.model.family !== 'dummy') add(`plain-${k}`, spec.model.family, 'plain', spec)

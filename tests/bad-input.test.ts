@@ -1,0 +1,180 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { home } from '../src/cli/paths.ts'
+import { RunLedger } from '../src/ledger/index.ts'
+import { prepare, wmrl } from './helpers.ts'
+
+const SMALL = [
+  '--set',
+  'train.steps=1',
+  '--set',
+  'train.groups=1',
+  '--set',
+  'train.groupSize=2',
+  '--set',
+  'train.turns=1',
+  '--set',
+  'tasks.only=["concrete-strength"]',
+  '--set',
+  'engine.threads=1',
+]
+const PROGRAM =
+  'import pandas as pd\nsub = pd.read_csv("sample_submission.csv")\nsub.to_csv("submission.csv", index=False)\n'
+
+let dir: string
+/** A home of its own whose tasks may be damaged; the environment for programs is the real one. */
+let ownHome: string
+let env: NodeJS.ProcessEnv
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'wmrl-bad-'))
+  prepare('concrete-strength')
+  ownHome = join(dir, 'home')
+  mkdirSync(ownHome)
+  env = { WMRL_HOME: ownHome, WMRL_PYTHON: process.env.WMRL_PYTHON ?? join(home(), 'venv', 'bin', 'python') }
+}, 900_000)
+afterAll(() => rmSync(dir, { recursive: true, force: true }))
+
+const freshTask = (): string => {
+  const to = join(ownHome, 'tasks', 'builtin', 'concrete-strength')
+  rmSync(to, { recursive: true, force: true })
+  cpSync(join(home(), 'tasks', 'builtin', 'concrete-strength'), to, { recursive: true })
+  return to
+}
+const program = (): string => {
+  const path = join(dir, 'p.py')
+  writeFileSync(path, PROGRAM)
+  return path
+}
+/** One line, naming the place and the fix. */
+function oneLine(stderr: string, ...parts: (string | RegExp)[]): void {
+  expect(stderr.trim().split('\n').length).toBe(1)
+  for (const p of parts) expect(stderr).toMatch(p)
+}
+
+describe('configuration', () => {
+  it('with an unknown key: exit 2 and the nearest key', () => {
+    const r = wmrl(['train', '--dry-run', '--set', 'train.stepz=3'])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, /train\.stepz/, /did you mean train\.steps/)
+  })
+  it('with an ill-typed key: exit 2, key and value', () => {
+    const r = wmrl(['train', '--dry-run', '--set', 'train.steps=many'])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, /train\.steps/)
+    const e = wmrl(['train', '--dry-run', '--set', 'method.mode=papers'])
+    expect(e.status).toBe(2)
+    oneLine(e.stderr, /method\.mode/, /paper, recommended/)
+  })
+  it('in a file that is no YAML, or is missing', () => {
+    const bad = join(dir, 'bad.yaml')
+    writeFileSync(bad, 'train: [steps: 1')
+    expect(wmrl(['train', bad, '--dry-run']).status).toBe(2)
+    const r = wmrl(['train', join(dir, 'none.yaml'), '--dry-run'])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, /none\.yaml/)
+  })
+  it('of an unknown command or flag: exit 2', () => {
+    expect(wmrl(['trian']).status).toBe(2)
+    expect(wmrl(['train', '--steps', '3']).status).toBe(2)
+  })
+  it('is layered: file, environment, --set', () => {
+    const file = join(dir, 'c.yaml')
+    writeFileSync(file, 'train:\n  steps: 1\n  groups: 2\n  turns: 3\n')
+    const r = wmrl(['train', file, '--dry-run', '--json', '--set', 'train.turns=1'], {
+      env: { WMRL_TRAIN__GROUPS: '5' },
+    })
+    expect(JSON.parse(r.stdout).config.train).toMatchObject({ steps: 1, groups: 5, turns: 1 })
+  })
+})
+
+describe('a task', () => {
+  it('that is not prepared: one line with the command that prepares it', () => {
+    const r = wmrl(['exec', '--task', 'spam-mail', program()], { env: { ...env, WMRL_HOME: join(dir, 'empty') } })
+    expect(r.status).toBe(1)
+    oneLine(r.stderr, /spam-mail/, /wmrl tasks prepare/)
+  })
+  it('with a damaged card', () => {
+    const t = freshTask()
+    writeFileSync(join(t, 'task.json'), '{"schema":')
+    const r = wmrl(['exec', '--task', 'concrete-strength', program()], { env })
+    expect(r.status).toBe(1)
+    oneLine(r.stderr, /task\.json/, /wmrl tasks prepare/)
+  })
+  it('without answers is unscorable, never a low score', () => {
+    const t = freshTask()
+    rmSync(join(t, 'private'), { recursive: true })
+    const r = wmrl(['exec', '--task', 'concrete-strength', program(), '--json', '--quiet'], { env })
+    expect(r.status).toBe(1)
+    expect(JSON.parse(r.stdout)).toMatchObject({ unscorable: { cause: 'grader' } })
+  })
+  it('whose answers are not UTF-8 is unscorable', () => {
+    const t = freshTask()
+    writeFileSync(join(t, 'private', 'feedback.csv'), Buffer.from([0x69, 0x64, 0xff, 0xfe, 0x0a]))
+    const r = wmrl(['exec', '--task', 'concrete-strength', program(), '--json', '--quiet'], { env })
+    expect(JSON.parse(r.stdout)).toMatchObject({ unscorable: { cause: 'grader' } })
+  })
+})
+
+describe('a submission of the wrong shape', () => {
+  it.each([
+    ['columns', 'sub = sub.rename(columns={sub.columns[1]: "guess"})'],
+    ['row-count', 'sub = sub.head(5)'],
+    ['not-finite', 'sub.iloc[:, 1] = float("nan")'],
+    ['id-duplicate', 'sub.iloc[1, 0] = sub.iloc[0, 0]'],
+  ])('ends as invalid-submission, code %s', (code, line) => {
+    freshTask()
+    const path = join(dir, 'q.py')
+    writeFileSync(path, PROGRAM.replace('sub.to_csv', `${line}\nsub.to_csv`))
+    const r = wmrl(['exec', '--task', 'concrete-strength', path, '--json', '--quiet'], { env })
+    expect(r.status).toBe(0)
+    expect(JSON.parse(r.stdout)).toMatchObject({ outcome: { kind: 'invalid-submission', code }, score: 0.2 })
+  })
+})
+
+describe('a run directory', () => {
+  it('that cannot be written: one line, nothing lost', () => {
+    const file = join(dir, 'file')
+    writeFileSync(file, 'x')
+    const r = wmrl(['train', '--run', join(file, 'run'), ...SMALL])
+    expect(r.status).toBe(1)
+    oneLine(r.stderr, /run directory/, /--run/)
+    expect(readFileSync(file, 'utf8')).toBe('x')
+  })
+  it('that holds a run already is not overwritten', () => {
+    const run = join(dir, 'run-a')
+    expect(wmrl(['train', '--run', run, ...SMALL, '--quiet']).status).toBe(0)
+    const r = wmrl(['train', '--run', run, ...SMALL])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, /--resume/)
+  })
+  it('with a truncated newest checkpoint: the file is named, its ledger kept', () => {
+    const run = join(dir, 'run-b')
+    expect(wmrl(['train', '--run', run, ...SMALL, '--quiet']).status).toBe(0)
+    const l = RunLedger.openReadOnly(join(run, 'run.db'))
+    const [newest] = l.checkpoints()
+    l.close()
+    truncateSync(newest!.location, 1000)
+    const r = wmrl(['train', '--run', run, '--resume', '--set', 'train.steps=2', '--quiet'])
+    expect(r.status).toBe(1)
+    oneLine(r.stderr, /checkpoint|safetensors/i)
+    const again = RunLedger.openReadOnly(join(run, 'run.db'))
+    expect(again.steps().length).toBe(1)
+    again.close()
+  })
+  it('on a full disk: one line, exit 1', () => {
+    if (process.getuid?.() !== 0) return
+    const disk = join(dir, 'disk')
+    mkdirSync(disk)
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', disk])
+    try {
+      const r = wmrl(['train', '--run', join(disk, 'run'), ...SMALL, '--quiet'])
+      expect(r.status).toBe(1)
+      oneLine(r.stderr, /disk|space|ENOSPC/i)
+    } finally {
+      execFileSync('umount', ['-l', disk])
+    }
+  })
+})

@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { RunLedger } from '../src/ledger/index.ts'
+import { cli, prepare, root, wmrl } from './helpers.ts'
+
+const ARGS = [
+  '--set',
+  'train.steps=3',
+  '--set',
+  'train.groups=2',
+  '--set',
+  'train.groupSize=3',
+  '--set',
+  'train.turns=2',
+  '--set',
+  'train.checkpointEvery=1',
+  '--set',
+  'tasks.only=["concrete-strength","diamond-price","meal-delivery-time"]',
+  '--set',
+  'method.anchors.share=0.5',
+  '--set',
+  'executor.cache=false',
+  '--set',
+  'engine.threads=1',
+]
+const POINTS = 20
+
+let dir: string
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'wmrl-resume-'))
+  prepare('concrete-strength', 'diamond-price', 'meal-delivery-time')
+}, 900_000)
+afterAll(() => rmSync(dir, { recursive: true, force: true }))
+
+/** Everything of a run that must not depend on having been killed: costs do (a verdict found again costs nothing). */
+function record(run: string): unknown {
+  const l = RunLedger.openReadOnly(join(run, 'run.db'))
+  try {
+    const steps = l.steps().map((s) => s.record)
+    const groups = l.groups()
+    const attempts = l
+      .attempts()
+      .map(({ verdict, shadow, ...a }) => ({
+        ...a,
+        verdict: { ...verdict, cost: undefined },
+        shadow: shadow ? { ...shadow, cost: undefined } : undefined,
+      }))
+    const coefficients = l.steps().flatMap((s) => l.coefficients(s.step))
+    return { steps, groups, attempts, coefficients, weights: l.checkpoints().map((c) => [c.step, c.weights]) }
+  } finally {
+    l.close()
+  }
+}
+
+/** Starts a run and kills it with SIGKILL after `ms`, unless it ended before. */
+function killed(run: string, ms: number): Promise<'killed' | 'ended'> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [cli, 'train', '--run', run, ...ARGS, '--quiet'], {
+      cwd: root,
+      stdio: 'ignore',
+    })
+    const timer = setTimeout(() => child.kill('SIGKILL'), ms)
+    child.once('exit', (_, signal) => {
+      clearTimeout(timer)
+      resolve(signal === 'SIGKILL' ? 'killed' : 'ended')
+    })
+  })
+}
+
+describe('a run that is killed', () => {
+  it(`at ${POINTS} different times and resumed equals an unbroken one bit for bit, and pays nothing twice`, async () => {
+    const whole = join(dir, 'whole')
+    const t0 = performance.now()
+    const first = wmrl(['train', '--run', whole, ...ARGS, '--json', '--quiet'])
+    const took = performance.now() - t0
+    expect(first.stderr).toBe('')
+    expect(first.status).toBe(0)
+    const reference = record(whole)
+    let kills = 0
+    for (let k = 0; k < POINTS; k++) {
+      const run = join(dir, `killed-${k}`)
+      // From before the engine is open to just before the end; each a different moment of a step.
+      const how = await killed(run, (took * (k + 1)) / (POINTS + 1))
+      if (how === 'killed') kills++
+      const resume =
+        readdirSync(dir).includes(`killed-${k}`) &&
+        readdirSync(run).includes('run.db') &&
+        readdirSync(run).includes('config.yaml')
+      const r = resume
+        ? wmrl(['train', '--run', run, '--resume', '--quiet'])
+        : wmrl(['train', '--run', run, ...ARGS, '--quiet'])
+      expect(r.stderr).toBe('')
+      expect(r.status).toBe(0)
+      expect(record(run)).toEqual(reference)
+      rmSync(run, { recursive: true, force: true })
+    }
+    expect(kills).toBeGreaterThan(POINTS / 2)
+    const replayed = wmrl(['replay', whole, '--json'])
+    expect(JSON.parse(replayed.stdout)).toMatchObject({ steps: 3, differences: 0 })
+  }, 1_200_000)
+})
