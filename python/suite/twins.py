@@ -1,8 +1,10 @@
 """Tables that share rows, whatever they or their columns are called.
 
-Two columns are the same if most of their distinct values are; two tables are twins if over some three such columns more
-than 5 % of the smaller table's distinct rows are found in the other. Fewer than three shared columns cannot be told from chance
-(two tables of ages and sexes overlap), so those are no twins here; text columns alone do decide, since long texts do not repeat.
+Two columns may be the same if most of their distinct values are, or some of very many; each is matched once. Two tables are
+twins if, over some three matched columns or over all of them, more than 5 % of the smaller table's distinct rows are found
+in the other *and* are no coincidence: a row counts only where, were the columns independent, the other table would hold it
+less than once in a hundred such tables. So tables of ages and sexes, which overlap by chance, are no twins. Long texts do
+not repeat by chance and decide alone.
 """
 import hashlib
 import io
@@ -13,6 +15,10 @@ import numpy as np
 import pandas as pd
 
 SHARE = 0.05
+MOSTLY = 0.6
+# Columns of many values say more: there a twin of few common rows has few common values, but more than chance gives.
+LEAST_TELLING, TELLING = 25, 0.06
+CHANCE = 0.01
 
 
 def canon(s):
@@ -28,12 +34,18 @@ class Prints:
 
     def __init__(self, df, limit=20000):
         df = df.head(limit)
-        self.columns = {}
+        self.rows, self.columns, self._shares = len(df), {}, {}
         for c in df.columns:
             v = canon(df[c]).reset_index(drop=True)
             distinct = set(v)
             if len(distinct) >= 2:
                 self.columns[c] = (v, distinct)
+
+    def shares(self, c):
+        """Share of the rows that each value of a column has."""
+        if c not in self._shares:
+            self._shares[c] = self.columns[c][0].value_counts(normalize=True).to_dict()
+        return self._shares[c]
 
 
 def shared_columns(a, b):
@@ -43,7 +55,7 @@ def shared_columns(a, b):
         for y, (_, sy) in b.columns.items():
             small = min(len(sx), len(sy))
             common = len(sx & sy)
-            if common >= 0.6 * small and small >= 2:
+            if small >= 2 and (common >= MOSTLY * small or common >= max(LEAST_TELLING, TELLING * small)):
                 pairs.append((small, common / max(len(sx), len(sy)), x, y))
     pairs.sort(key=lambda p: (-p[0] * p[1], str(p[2])))
     out, left, right = [], set(), set()
@@ -55,8 +67,16 @@ def shared_columns(a, b):
     return out
 
 
+def coincidence(row, table, names, n):
+    """How many times a table of `n` rows would hold a row if its columns were independent."""
+    out = float(n)
+    for value, c in zip(row, names):
+        out *= table.shares(c).get(value, 1 / n)
+    return out
+
+
 def share(a, b):
-    """Largest share of common distinct rows over any three of the eight most telling shared columns, or over one long text column."""
+    """Largest share of telling common rows over any three of the eight best matched columns, all of them, or one long text."""
     best = 0.0
     pairs = shared_columns(a, b)[:8]
     for x, y in pairs:
@@ -64,15 +84,16 @@ def share(a, b):
         long = [v for v in sx if len(v) > 24]
         if len(long) > 20:
             best = max(best, len(set(long) & sy) / min(len(sx), len(sy)))
-    for trio in combinations(pairs, 3):
-        rows = []
-        for side, prints in ((0, a), (1, b)):
-            cols = [prints.columns[p[side]][0] for p in trio]
-            rows.append(set(zip(*cols)))
-        # Rows of few distinct values coincide by chance: three columns must tell at least fifty rows apart.
-        if min(len(rows[0]), len(rows[1])) < 50:
+    sets = list(combinations(pairs, 3)) + ([tuple(pairs)] if len(pairs) > 3 else [])
+    for chosen in sets:
+        names = [[p[side] for p in chosen] for side in (0, 1)]
+        rows = [set(zip(*(t.columns[c][0] for c in cols))) for t, cols in zip((a, b), names)]
+        least = min(len(rows[0]), len(rows[1]))
+        common = rows[0] & rows[1]
+        if least < 20 or len(common) <= best * least:
             continue
-        best = max(best, len(rows[0] & rows[1]) / min(len(rows[0]), len(rows[1])))
+        telling = sum(max(coincidence(r, a, names[0], a.rows), coincidence(r, b, names[1], b.rows)) < CHANCE for r in common)
+        best = max(best, telling / least)
     return best
 
 
