@@ -41,13 +41,11 @@ function record(run: string): unknown {
   try {
     const steps = l.steps().map((s) => s.record)
     const groups = l.groups()
-    const attempts = l
-      .attempts()
-      .map(({ verdict, shadow, ...a }) => ({
-        ...a,
-        verdict: { ...verdict, cost: undefined },
-        shadow: shadow ? { ...shadow, cost: undefined } : undefined,
-      }))
+    const attempts = l.attempts().map(({ verdict, shadow, ...a }) => ({
+      ...a,
+      verdict: { ...verdict, cost: undefined },
+      shadow: shadow ? { ...shadow, cost: undefined } : undefined,
+    }))
     const coefficients = l.steps().flatMap((s) => l.coefficients(s.step))
     return { steps, groups, attempts, coefficients, weights: l.checkpoints().map((c) => [c.step, c.weights]) }
   } finally {
