@@ -3,6 +3,7 @@ import { benchCommand } from './bench.ts'
 import { configCommand } from './config.ts'
 import { demoCommand } from './demo.ts'
 import { doctorCommand } from './doctor.ts'
+import { engineCommand } from './engine.ts'
 import { evalCommand } from './eval.ts'
 import { execCommand } from './exec.ts'
 import { fidelityCommand } from './fidelity.ts'
@@ -25,5 +26,6 @@ export const commands: readonly ((program: Command) => void)[] = [
   fidelityCommand,
   replayCommand,
   benchCommand,
+  engineCommand,
   labCommand,
 ]

@@ -9,6 +9,8 @@ export interface SampleResult {
   readonly sequences: readonly (WireSequence & { readonly logprobs: readonly number[] })[]
   /** One entry a prompt token; the first, and what the server left out, is NaN. Only where they were asked for. */
   readonly promptLogprobs?: Float32Array
+  /** How many entries the server sent for them. */
+  readonly promptEntries?: number
 }
 
 const NEVER = new AbortController().signal
@@ -108,7 +110,11 @@ function checked(what: string, out: SampleOutput, count: number, s: SampleCall):
     return { ...q, logprobs: lp }
   })
   if (!s.promptLogprobs) return { sequences }
-  return { sequences, promptLogprobs: aligned(what, out.promptLogprobs, s.prompt.length) }
+  return {
+    sequences,
+    promptLogprobs: aligned(what, out.promptLogprobs, s.prompt.length),
+    promptEntries: out.promptLogprobs?.length ?? 0,
+  }
 }
 
 /** One entry a token: servers send N, the first empty, or N-1 without it. */

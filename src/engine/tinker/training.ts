@@ -142,6 +142,20 @@ export class TrainingClient {
     }
   }
 
+  /**
+   * Sends one training request twice: a server that recognises copies gives both the same future. For probes; on other
+   * servers the gradient is then there twice and wants clearing (`optimStep` with a learning rate of 0).
+   */
+  async recognisesCopies(data: readonly WireDatum[], loss: string, signal = NEVER): Promise<boolean> {
+    this.#alive('forward_backward')
+    const { request, ids } = await this.#inOrder(async () => {
+      const { id, request } = await this.#submitForward({ modelId: this.id, data, loss }, signal)
+      return { request, ids: [id, (await this.client.submit(request, signal)).id] }
+    })
+    for (const id of new Set(ids)) await this.client.retrieve(id, request, 'ForwardBackward', readForward, signal)
+    return ids[0] === ids[1]
+  }
+
   /** Applies the accumulated gradients and clears them. A learning rate of 0 only clears them. */
   async optimStep(adam: AdamRequest, signal = NEVER): Promise<StepResult> {
     const a = strict(`optim_step of ${this.id}`, adamRequest, adam)
