@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -99,4 +99,25 @@ describe('a run that is killed', () => {
     const replayed = wmrl(['replay', whole, '--json'])
     expect(JSON.parse(replayed.stdout)).toMatchObject({ steps: 3, differences: 0 })
   }, 1_200_000)
+
+  it('by Ctrl-C saves its state, says how to go on, and exits with 130', async () => {
+    const run = join(dir, 'interrupted')
+    const child = spawn(process.execPath, [cli, 'train', '--run', run, ...ARGS, '--set', 'train.steps=500'], {
+      cwd: root,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    let stderr = ''
+    child.stderr.on('data', (b: Buffer) => {
+      stderr += b.toString()
+    })
+    const metrics = join(run, 'metrics.jsonl')
+    while (!existsSync(metrics) && child.exitCode === null) await new Promise((r) => setTimeout(r, 100))
+    child.kill('SIGINT')
+    const code = await new Promise((r) => child.once('exit', (c) => r(c)))
+    expect(code, stderr).toBe(130)
+    expect(stderr).toContain(`--resume --run ${run}`)
+    const l = RunLedger.openReadOnly(join(run, 'run.db'))
+    expect(l.checkpoints()[0]!.step).toBe(l.steps().length)
+    l.close()
+  }, 300_000)
 })
