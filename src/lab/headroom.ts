@@ -238,15 +238,21 @@ export async function headroom(tasks: readonly Task[], o: HeadroomOptions): Prom
   return { tasks: perTask, bestSingle, gap: mean - bestSingle.mean, singles }
 }
 
-/** The first `count` programs of a task, each with its name. */
+/**
+ * Programs of a task, each with its name: the portable ones, then random ones until `count` of them differ. Two names may
+ * stand for one program where a task leaves no choice.
+ */
 export function programsFor(card: TaskCard, count: number): { name: string; code: string }[] {
-  const out = portablePrograms().map((p) => ({
-    name: p.name,
-    code: renderSpec(card, p.spec(card), keyed('headroom', card.id, p.name)),
-  }))
-  for (let k = 0; out.length < count; k++) {
+  const out = portablePrograms()
+    .slice(0, count)
+    .map((p) => ({ name: p.name, code: renderSpec(card, p.spec(card), keyed('headroom', card.id, p.name)) }))
+  const seen = new Set(out.map((p) => p.code))
+  for (let k = 0; seen.size < count && k < 20 * count; k++) {
     const spec = sampleSpec(card, keyed('headroom', 'random', card.id, k), { careless: 0, bug: 0 })
-    out.push({ name: `random-${k}`, code: renderSpec(card, spec, keyed('headroom', card.id, k)) })
+    const code = renderSpec(card, spec, keyed('headroom', card.id, k))
+    if (seen.has(code)) continue
+    seen.add(code)
+    out.push({ name: `random-${k}`, code })
   }
-  return out.slice(0, count)
+  return out
 }
