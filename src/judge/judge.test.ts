@@ -146,29 +146,31 @@ describe('the stored judge', () => {
       kept,
       order,
       find: async (k) => kept.get(k),
-      commit: async (k, v) => void (kept.set(k, v), order.push('commit')),
+      commit: async (k, v) => {
+        kept.set(k, v)
+        order.push('commit')
+      },
     }
   }
   it('commits before it answers, and does not pay twice', async () => {
     const s = store()
     let paid = 0
     const outcome: Outcome = { kind: 'out-of-memory' }
+    const answer: Verdict = {
+      source: 'executed',
+      outcome,
+      score: rewardOf(outcome),
+      observation: { text: 'out of memory' },
+      cost: NO_COST,
+    }
     const inner: Judge = {
       source: 'executed',
       scope: 'turn',
       judge: (a) =>
-        a.map(
-          async () => (
-            paid++,
-            {
-              source: 'executed',
-              outcome,
-              score: rewardOf(outcome),
-              observation: { text: 'out of memory' },
-              cost: NO_COST,
-            }
-          ),
-        ),
+        a.map(async () => {
+          paid++
+          return answer
+        }),
     }
     const j = storedJudge(inner, s)
     await j.judge([attempt(1)], signal)[0]!.then(() => s.order.push('answer'))
