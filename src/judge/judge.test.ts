@@ -187,7 +187,13 @@ describe('the stored judge', () => {
       source: 'executed',
       scope: 'turn',
       judge: (a) =>
-        a.map(async () => ({ source: 'executed', unscorable: { cause: 'infra', detail: 'x' }, cost: NO_COST })),
+        a.map(
+          async (): Promise<Verdict> => ({
+            source: 'executed',
+            unscorable: { cause: 'infra', detail: 'x' },
+            cost: NO_COST,
+          }),
+        ),
     }
     await storedJudge(inner, s).judge([attempt(1)], signal)[0]
     expect(s.kept.size).toBe(0)
