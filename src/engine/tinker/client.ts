@@ -91,7 +91,7 @@ export class TinkerClient {
     })
   }
 
-  async health(signal = NEVER): Promise<boolean> {
+  async health(signal: AbortSignal = NEVER): Promise<boolean> {
     const r = await this.transport.exchange(
       { what: 'healthz', method: 'GET', path: '/healthz', repeatable: true },
       this.transport.o.ceilings.heartbeat,
@@ -102,7 +102,7 @@ export class TinkerClient {
   }
 
   /** The server's own settings; all optional, empty where it has none. Exchanges the key where the server wants that. */
-  config(signal = NEVER): Promise<ClientConfig> {
+  config(signal: AbortSignal = NEVER): Promise<ClientConfig> {
     this.#config ??= this.#readConfig(signal).catch((e: unknown) => {
       this.#config = undefined
       throw e
@@ -135,7 +135,7 @@ export class TinkerClient {
     return config
   }
 
-  async models(signal = NEVER): Promise<SupportedModel[]> {
+  async models(signal: AbortSignal = NEVER): Promise<SupportedModel[]> {
     await this.config(signal)
     const r = await this.get('get_server_capabilities', '/get_server_capabilities', capabilitiesAnswer, signal)
     return r.supported_models.map((m) => ({ name: m.model_name, context: m.max_context_length ?? undefined }))
@@ -144,7 +144,7 @@ export class TinkerClient {
   /** Opens a session and keeps it alive until it is disposed. */
   async createSession(
     o: { readonly tags?: readonly string[]; readonly metadata?: Readonly<Record<string, string>> } = {},
-    signal = NEVER,
+    signal: AbortSignal = NEVER,
   ): Promise<TinkerSession> {
     await this.config(signal)
     const body = {
@@ -180,7 +180,7 @@ export class TinkerClient {
   }
 
   /** Checkpoints of a model, whoever's it was. */
-  async checkpoints(modelId: string, signal = NEVER): Promise<{ path: string; type: string }[]> {
+  async checkpoints(modelId: string, signal: AbortSignal = NEVER): Promise<{ path: string; type: string }[]> {
     const r = await this.get(
       `checkpoints of ${modelId}`,
       `/training_runs/${encodeURIComponent(modelId)}/checkpoints`,
@@ -191,7 +191,7 @@ export class TinkerClient {
   }
 
   /** Whether the server still has a checkpoint. */
-  async hasWeights(path: string, signal = NEVER): Promise<boolean> {
+  async hasWeights(path: string, signal: AbortSignal = NEVER): Promise<boolean> {
     try {
       await this.post(`weights_info of ${path}`, '/weights_info', { tinker_path: path }, weightsInfo, signal)
       return true
@@ -202,7 +202,7 @@ export class TinkerClient {
   }
 
   /** Removes `tinker://model/weights/name` or `.../sampler_weights/name`; true where it was there. */
-  async deleteCheckpoint(path: string, signal = NEVER): Promise<boolean> {
+  async deleteCheckpoint(path: string, signal: AbortSignal = NEVER): Promise<boolean> {
     const m = /^tinker:\/\/([^/]+)\/(.+)$/.exec(path)
     if (!m) return false
     try {
@@ -223,7 +223,7 @@ export class TinkerClient {
   }
 
   /** Bytes of a sampler checkpoint's archive (tar.gz of the adapter). Waits while the server packs it. */
-  async archive(modelId: string, name: string, signal = NEVER): Promise<Uint8Array> {
+  async archive(modelId: string, name: string, signal: AbortSignal = NEVER): Promise<Uint8Array> {
     const what = `archive of ${modelId}/${name}`
     const path = `/training_runs/${encodeURIComponent(modelId)}/checkpoints/${encodeURIComponent(name)}/archive`
     const ceiling = this.transport.o.ceilings.submission

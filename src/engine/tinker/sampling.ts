@@ -32,7 +32,7 @@ export class SamplingClient {
     readonly limits: ModelLimits,
   ) {}
 
-  async sample(call: SampleCall, signal = NEVER): Promise<SampleResult> {
+  async sample(call: SampleCall, signal: AbortSignal = NEVER): Promise<SampleResult> {
     const what = `asample of ${this.of}`
     const s = strict(what, sampleRequest, call)
     checkSample(what, s, this.limits)
@@ -47,7 +47,7 @@ export class SamplingClient {
   }
 
   /** Log-probability of every token of a sequence; entry 0 is NaN. */
-  async logprobs(tokens: readonly number[], signal = NEVER): Promise<Float32Array> {
+  async logprobs(tokens: readonly number[], signal: AbortSignal = NEVER): Promise<Float32Array> {
     const r = await this.sample({ prompt: tokens, maxTokens: 1, seed: 0, promptLogprobs: true }, signal)
     return r.promptLogprobs!
   }

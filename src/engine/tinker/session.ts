@@ -35,7 +35,7 @@ export class TinkerSession implements AsyncDisposable {
   ) {}
 
   /** Creates a model; `load_weights` may be its first request. */
-  async createModel(o: CreateModel, signal = NEVER): Promise<TrainingClient> {
+  async createModel(o: CreateModel, signal: AbortSignal = NEVER): Promise<TrainingClient> {
     this.check()
     const what = `create_model ${o.baseModel}`
     const lora = o.lora === undefined ? undefined : strict(what, loraRequest, o.lora)
@@ -87,7 +87,7 @@ export class TinkerSession implements AsyncDisposable {
   async createSampler(
     from: { readonly baseModel: string } | { readonly path: string },
     limits: ModelLimits = {},
-    signal = NEVER,
+    signal: AbortSignal = NEVER,
   ): Promise<SamplingClient> {
     this.check()
     const of = 'baseModel' in from ? from.baseModel : from.path
@@ -108,7 +108,7 @@ export class TinkerSession implements AsyncDisposable {
   }
 
   /** Unloads a model that this process did not open: an orphan of one that was killed. */
-  async unload(modelId: string, signal = NEVER): Promise<void> {
+  async unload(modelId: string, signal: AbortSignal = NEVER): Promise<void> {
     const request: WireRequest = {
       what: `unload_model ${modelId}`,
       method: 'POST',

@@ -50,7 +50,7 @@ export class TrainingClient {
     data: readonly WireDatum[],
     loss = 'cross_entropy',
     o: ForwardOptions = {},
-    signal = NEVER,
+    signal: AbortSignal = NEVER,
   ): Promise<ForwardOutput> {
     return this.#forward(data, loss, o, true, signal)
   }
@@ -60,7 +60,7 @@ export class TrainingClient {
     data: readonly WireDatum[],
     loss: string,
     o: ForwardOptions = {},
-    signal = NEVER,
+    signal: AbortSignal = NEVER,
   ): Promise<ForwardOutput> {
     return this.#forward(data, loss, o, false, signal)
   }
@@ -146,7 +146,7 @@ export class TrainingClient {
    * Sends one training request twice: a server that recognises copies gives both the same future. For probes; on other
    * servers the gradient is then there twice and wants clearing (`optimStep` with a learning rate of 0).
    */
-  async recognisesCopies(data: readonly WireDatum[], loss: string, signal = NEVER): Promise<boolean> {
+  async recognisesCopies(data: readonly WireDatum[], loss: string, signal: AbortSignal = NEVER): Promise<boolean> {
     this.#alive('forward_backward')
     const { request, ids } = await this.#inOrder(async () => {
       const { id, request } = await this.#submitForward({ modelId: this.id, data, loss }, signal)
@@ -157,7 +157,7 @@ export class TrainingClient {
   }
 
   /** Applies the accumulated gradients and clears them. A learning rate of 0 only clears them. */
-  async optimStep(adam: AdamRequest, signal = NEVER): Promise<StepResult> {
+  async optimStep(adam: AdamRequest, signal: AbortSignal = NEVER): Promise<StepResult> {
     const a = strict(`optim_step of ${this.id}`, adamRequest, adam)
     const adam_params = {
       learning_rate: a.learningRate,
@@ -182,7 +182,7 @@ export class TrainingClient {
   }
 
   /** Weights and optimiser state under a name, for `load`. A name that an own earlier try took counts as saved. */
-  async save(name: string, signal = NEVER): Promise<{ path: string }> {
+  async save(name: string, signal: AbortSignal = NEVER): Promise<{ path: string }> {
     strict(`save_weights of ${this.id}`, checkpointName, name)
     const path = `tinker://${this.id}/weights/${name}`
     try {
@@ -213,7 +213,7 @@ export class TrainingClient {
   }
 
   /** Restores saved weights; servers allow it only as a model's first request. */
-  async load(path: string, o: { readonly optimizer: boolean }, signal = NEVER): Promise<void> {
+  async load(path: string, o: { readonly optimizer: boolean }, signal: AbortSignal = NEVER): Promise<void> {
     if (this.#next !== 1)
       refuse(`load_weights of ${this.id}`, 'weights can only be loaded as the first request of a model')
     await this.#call(
@@ -227,7 +227,7 @@ export class TrainingClient {
   }
 
   /** The present weights as a sampler. Always a new one: an old session would sample old weights, or worse. */
-  async sampler(signal = NEVER): Promise<SamplingClient> {
+  async sampler(signal: AbortSignal = NEVER): Promise<SamplingClient> {
     const r = await this.#call(
       'save_weights_for_sampler',
       'SaveWeightsForSampler',
@@ -245,7 +245,7 @@ export class TrainingClient {
   }
 
   /** The present weights for sampling under a name, which also makes an archive of them. */
-  async saveForSampler(name: string, signal = NEVER): Promise<{ path: string }> {
+  async saveForSampler(name: string, signal: AbortSignal = NEVER): Promise<{ path: string }> {
     strict(`save_weights_for_sampler of ${this.id}`, checkpointName, name)
     return this.#call(
       'save_weights_for_sampler',
@@ -258,7 +258,7 @@ export class TrainingClient {
   }
 
   async info(
-    signal = NEVER,
+    signal: AbortSignal = NEVER,
   ): Promise<{ lora: boolean | undefined; rank: number | undefined; tokenizer: string | undefined }> {
     const r = await this.client.post(
       `get_info of ${this.id}`,
@@ -276,7 +276,7 @@ export class TrainingClient {
   }
 
   /** Frees the model's slot. Gradients that were not applied must be cleared first: a slot keeps them for the next model. */
-  async unload(signal = NEVER): Promise<void> {
+  async unload(signal: AbortSignal = NEVER): Promise<void> {
     if (this.#unloaded) return
     this.#unloaded = true
     this.onUnload(this)
