@@ -280,7 +280,11 @@ async function bubblewrap() {
 
 /** One set-up at a time; a lock whose owner is gone is taken over. */
 async function locked(body) {
-  mkdirSync(home, { recursive: true })
+  try {
+    mkdirSync(home, { recursive: true })
+  } catch (e) {
+    throw new Missing(`${home} cannot be made (${e.code})`, 'make its parent writable or set WMRL_HOME')
+  }
   const lock = join(home, 'setup.lock')
   for (let waited = 0; ; waited++) {
     try {

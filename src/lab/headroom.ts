@@ -202,6 +202,8 @@ export interface HeadroomOptions {
  * without mistakes, until there are `programs`. A program that fails has percentile 0; feedback rows, public board.
  */
 export async function headroom(tasks: readonly Task[], o: HeadroomOptions): Promise<Headroom> {
+  // Without its leaderboard a task has no percentiles: said before anything is executed.
+  for (const t of tasks) o.boards.scores(t.ref, 'feedback')
   const jobs = tasks.flatMap((task) => programsFor(task.card, o.programs).map((p) => ({ task, ...p })))
   let done = 0
   let cached = 0
