@@ -12,8 +12,11 @@ export interface AgentFormat {
   prompt(task: TaskRef): Promise<readonly number[]>
   /** The program in sampled tokens; `complete` is false where the action was cut by its limit. */
   parse(task: TaskRef, tokens: readonly number[], complete: boolean): Promise<Program>
-  /** What is appended after an action for the next turn, up to where the next action begins. */
-  observe(task: TaskRef, observation: Observation): Promise<readonly number[]>
+  /**
+   * What is appended after an action for the next turn, up to where the next action begins. `last` is the action's last
+   * token: an action that was cut has no end of its own.
+   */
+  observe(task: TaskRef, observation: Observation, last: number | undefined): Promise<readonly number[]>
 }
 
 /** Keeps the first and last tokens where there are too many: errors are named at either end. */

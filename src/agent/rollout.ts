@@ -191,7 +191,7 @@ async function judge(actions: readonly Action[], turn: number, o: RolloutOptions
 async function observe(t: Live, sampler: Sampler, format: AgentFormat): Promise<void> {
   const seen = t.history[t.history.length - 1]!.observation
   try {
-    const ids = await format.observe(t.plan.task, seen)
+    const ids = await format.observe(t.plan.task, seen, t.mask.at(-1) === 1 ? t.tokens.at(-1) : undefined)
     // Room for a whole action, else the next turn would be cut to pieces.
     if (t.tokens.length + ids.length + format.maxActionTokens > sampler.limits.context) {
       t.ended = 'context'

@@ -1,3 +1,4 @@
+export * from './chat-predictor.ts'
 export * from './controls.ts'
 export * from './executed.ts'
 export * from './judge.ts'
