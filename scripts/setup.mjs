@@ -108,7 +108,7 @@ async function dependencies() {
     throw new Missing(`Node ${process.versions.node} is too old`, 'install Node 20.19 or later')
   if (dependenciesFit()) return
   needDisk(root, 1000)
-  say('npm ci (about 300 packages)')
+  say('npm ci (about 120 packages)')
   const env = { ...process.env, ONNXRUNTIME_NODE_INSTALL: 'skip' }
   const { code, tail } = await run('npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error'], { env })
   if (code === 127)
