@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type AgentFormat, nanoFormat } from '../agent/index.ts'
 import { ConfigError, type TaskRef } from '../core/index.ts'
-import { type OnnxEngine, type OnnxSampler, openOnnxEngine } from '../engine/index.ts'
+import { type Engine, type OnnxEngine, type OnnxSampler, openOnnxEngine, type Sampler } from '../engine/index.ts'
 import { NanoCodec } from '../engine/text/index.ts'
 import type { Executor } from '../executors/index.ts'
 import type { Grader } from '../grading/index.ts'
@@ -13,6 +13,7 @@ import {
   NanoPredictor,
   oraclePredictor,
   PredictedJudge,
+  type Predictor,
   shuffledPredictor,
 } from '../judge/index.ts'
 import { loadTask, overview, preparedIds, slotNames, type Task } from '../tasks/index.ts'
@@ -68,12 +69,20 @@ export class TaskPool {
   }
 }
 
+/** An engine with what turns its tokens into programs and verdicts. */
+export interface OpenEngine extends AsyncDisposable {
+  readonly engine: Engine
+  readonly frozen: Sampler
+  format(pool: TaskPool): AgentFormat
+  /** The world model that goes with it. */
+  predictor(config: RunConfig, pool: TaskPool, checkSyntax: Executor['checkSyntax']): Predictor
+}
+
 /** The embedded engine with its backbone's tokenizer. */
-export interface NanoEngine extends AsyncDisposable {
+export interface NanoEngine extends OpenEngine {
   readonly engine: OnnxEngine
   readonly frozen: OnnxSampler
   readonly codec: NanoCodec
-  format(pool: TaskPool): AgentFormat
 }
 
 export async function openNano(
@@ -96,6 +105,15 @@ export async function openNano(
     frozen,
     codec,
     format: (pool) => nanoFormat(codec, pool.brief, NANO_LIMITS),
+    predictor: (config, pool, checkSyntax) =>
+      new NanoPredictor({
+        sampler: frozen,
+        codec,
+        brief: pool.brief,
+        checkSyntax,
+        seed: config.seed,
+        details: config.train.turns > 1,
+      }),
     [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
   }
 }
@@ -105,7 +123,7 @@ export interface JudgesOptions {
   readonly pool: TaskPool
   readonly executor: Executor
   readonly grader: Grader
-  readonly nano: NanoEngine
+  readonly nano: OpenEngine
   readonly onExecution?: (e: { cached: boolean; cpuS: number; wallS: number }) => void
   readonly keyWithRung?: boolean
 }
@@ -122,20 +140,13 @@ export function makeJudges(o: JudgesOptions): { executed: Judge; predicted: Judg
     ...(o.onExecution ? { onExecution: o.onExecution } : {}),
     ...(o.keyWithRung === undefined ? {} : { keyWithRung: o.keyWithRung }),
   })
-  const nanoPredictor = new NanoPredictor({
-    sampler: nano.frozen,
-    codec: nano.codec,
-    brief: pool.brief,
-    checkSyntax: (code, signal) => executor.checkSyntax(code, signal),
-    seed: config.seed,
-    details: config.train.turns > 1,
-  })
+  const own = (): Predictor => nano.predictor(config, pool, (code, signal) => executor.checkSyntax(code, signal))
   const predictor =
     config.prediction.control === 'shuffle'
-      ? shuffledPredictor(nanoPredictor, config.seed)
+      ? shuffledPredictor(own(), config.seed)
       : config.prediction.control === 'oracle'
         ? oraclePredictor(executed)
-        : nanoPredictor
+        : own()
   const predicted = new PredictedJudge({
     predictor,
     model: nano.frozen.version,

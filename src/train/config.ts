@@ -67,6 +67,23 @@ export const runConfig = z.strictObject({
       url: z.url().optional().describe('base URL of a Tinker-protocol server'),
       worldModelUrl: z.url().optional().describe('another server for the frozen backbone'),
       model: z.string().optional().describe('base model name on the server'),
+      tokenizer: z
+        .string()
+        .optional()
+        .describe('tinker: folder of the model’s tokenizer.json, tokenizer_config.json and config.json'),
+      rank: z
+        .number()
+        .int()
+        .min(0)
+        .default(32)
+        .describe('tinker: rank of the adapter; 0 trains all weights where it can'),
+      context: positive.optional().describe('tinker: tokens of prompt and output, where the server does not say'),
+      reduction: z
+        .enum(['sum', 'sequence-mean'])
+        .optional()
+        .describe('tinker: how the server reduces a loss, where it reports no gradient norm to tell by'),
+      concurrency: positive.default(64).describe('tinker: samples in flight'),
+      thinking: z.boolean().default(true).describe('tinker: whether the agent thinks before it answers'),
     })
     .prefault({}),
   executor: z
@@ -99,6 +116,9 @@ export const runConfig = z.strictObject({
       kl: z.number().min(0).default(0).describe('weight of the divergence from the frozen backbone (k3)'),
       entropy: z.number().min(0).default(0).describe('bonus on the exact token entropy'),
       gradClip: z.number().positive().default(1),
+      actionTokens: positive.default(4096).describe('tinker: most tokens of one turn'),
+      observationTokens: positive.default(1024).describe('tinker: most tokens of one observation'),
+      overviewTokens: positive.default(4096).describe('tinker: most tokens of a task’s text'),
       checkpointEvery: positive.default(5),
       evalEvery: z
         .number()
@@ -115,6 +135,15 @@ export const runConfig = z.strictObject({
       score: z.enum(PREDICTION_SCORES).default('expected').describe('how a belief becomes a score'),
       draws: positive.default(8).describe('draws of prediction.score mean'),
       control: z.enum(['none', 'shuffle', 'oracle']).default('none'),
+      by: z
+        .enum(['engine', 'chat'])
+        .default('engine')
+        .describe('who predicts: the frozen backbone of the engine, or a chat endpoint'),
+      url: z.url().optional().describe('chat: base URL of an OpenAI-compatible endpoint, with /v1'),
+      model: z.string().optional().describe('chat: the endpoint’s model'),
+      concurrency: positive.default(16).describe('chat: requests in flight'),
+      context: positive.default(12_288).describe('tokens of the world model’s prompt and prediction, in words'),
+      maxTokens: positive.default(1024).describe('most tokens of one prediction, in words'),
     })
     .prefault({}),
   budget: z

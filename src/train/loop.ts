@@ -180,6 +180,11 @@ async function oneStep(d: LoopDeps, model: Model, state: RunState, step: number,
     sampler,
     signal,
   )
+  // Before the update: some servers cannot sample a snapshot once its model was trained on.
+  const dev =
+    config.train.evalEvery > 0 && step % config.train.evalEvery === 0 && d.evaluateDev
+      ? await d.evaluateDev(sampler, step, signal)
+      : undefined
   const t1 = d.now()
   const u = await update(
     o,
@@ -206,10 +211,6 @@ async function oneStep(d: LoopDeps, model: Model, state: RunState, step: number,
   const t2 = d.now()
   if (u.step && !u.step.applied)
     throw new EngineError(`step ${step}: a gradient was not finite, the weights are unchanged`)
-  const dev =
-    config.train.evalEvery > 0 && step % config.train.evalEvery === 0 && d.evaluateDev
-      ? await d.evaluateDev(sampler, step, signal)
-      : undefined
   const totals = add(state.totals, o, u)
   const wanted = o.anchors.filter(Boolean).length
   const realised = o.evidence.filter((e) => e.anchor && (e.executed ?? []).filter((r) => r !== null).length >= 2).length

@@ -9,8 +9,9 @@ import { type EvaluationSummary, showInterval, summarise } from '../../report/in
 import { type EvaluatedTurn, evaluate, type RunConfig } from '../../train/index.ts'
 import { run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
+import { openEngine } from '../open-engine.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
-import { makeJudges, type NanoEngine, openNano } from '../session.ts'
+import { makeJudges, type OpenEngine } from '../session.ts'
 import { configOf } from './train.ts'
 
 export function evalCommand(program: Command): void {
@@ -39,14 +40,9 @@ export function evalCommand(program: Command): void {
           const scratch = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
           try {
             await using rt = await openRuntime({ cache: o.cache, workers: config.executor.workers })
-            await using nano = await openNano(
-              {
-                backbone: config.engine.backbone,
-                threads: config.engine.threads,
-                checkpointDir: frozen ? scratch : join(where, 'checkpoints'),
-              },
-              signal,
-            )
+            // A server's journal belongs to the run that trains: an evaluation beside it keeps its own.
+            const state = frozen || config.engine.kind === 'tinker' ? scratch : join(where, 'checkpoints')
+            await using nano = await openEngine(out, config, state, signal)
             const turns = await withAgent(nano, frozen ? undefined : where, signal, (sampler) =>
               evaluateOn(
                 rt,
@@ -94,7 +90,7 @@ export const evaluationJson = (s: EvaluationSummary) => ({
 
 /** Opens a run's newest checkpoint (or the frozen backbone) as a sampler for the time of `f`. */
 export async function withAgent<T>(
-  nano: NanoEngine,
+  nano: OpenEngine,
   runDir: string | undefined,
   signal: AbortSignal,
   f: (s: Sampler) => Promise<T>,
@@ -117,7 +113,7 @@ export async function withAgent<T>(
 
 export async function evaluateOn(
   rt: Runtime,
-  nano: NanoEngine,
+  nano: OpenEngine,
   config: RunConfig,
   sampler: Sampler,
   o: {

@@ -18,10 +18,11 @@ import {
 } from '../../train/index.ts'
 import { type CommandContext, Interrupted, type Out, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
+import { onServer, openEngine } from '../open-engine.ts'
 import { runsDir } from '../paths.ts'
 import { runRecord } from '../run-record.ts'
 import { makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
-import { makeJudges, type NanoEngine, openNano } from '../session.ts'
+import { makeJudges, type OpenEngine } from '../session.ts'
 
 interface TrainFlags {
   set: string[]
@@ -76,7 +77,7 @@ export interface TrainingReport extends LoopReport {
 export interface TrainingOptions {
   /** An open runtime and engine of the caller, else the training's own. */
   readonly runtime?: Runtime
-  readonly nano?: NanoEngine
+  readonly nano?: OpenEngine
   readonly onStep?: (m: StepMetrics, t: Totals) => void
   readonly evaluateDevAround?: boolean
   readonly keyWithRung?: boolean
@@ -89,18 +90,13 @@ export async function runTraining(
   dir: string,
   o: TrainingOptions,
 ): Promise<TrainingReport> {
-  if (config.engine.kind !== 'onnx')
-    throw new ConfigError('engine.kind', `${config.engine.kind} is not wired into train yet`, 'use onnx')
   makeRunDir(dir)
   writeFileSync(join(dir, 'config.yaml'), stringify(config))
   const ledger = RunLedger.open(join(dir, 'run.db'))
   try {
     if (o.runtime && o.nano) return await trainWith(ctx, config, dir, ledger, o.runtime, o.nano, o)
     await using rt = await openRuntime({ cache: config.executor.cache, workers: config.executor.workers })
-    await using nano = await openNano(
-      { backbone: config.engine.backbone, threads: config.engine.threads, checkpointDir: join(dir, 'checkpoints') },
-      ctx.signal,
-    )
+    await using nano = await openEngine(ctx.out, config, join(dir, 'checkpoints'), ctx.signal)
     return await trainWith(ctx, config, dir, ledger, rt, nano, o)
   } finally {
     ledger.close()
@@ -113,7 +109,7 @@ async function trainWith(
   dir: string,
   ledger: RunLedger,
   rt: Runtime,
-  nano: NanoEngine,
+  nano: OpenEngine,
   o: TrainingOptions,
 ): Promise<TrainingReport> {
   const tasks = await rt.pool.select(config.tasks.suite, config.tasks.split, config.tasks.only)
@@ -158,7 +154,7 @@ async function trainWith(
       executed,
       predicted: judges.predicted,
       format,
-      record: runRecord(ledger, existsSync),
+      record: runRecord(ledger, (path) => onServer(path) || existsSync(path)),
       now: () => performance.now(),
       ...(devTasks.length > 0
         ? { evaluateDev: async (sampler, step, s) => (after = await devScore(sampler, step, s)) }
@@ -175,7 +171,7 @@ async function trainWith(
     ...report,
     run: dir,
     dev: { before, after },
-    cpuS: { engine: nano.frozen.usage.cpuS, sandbox: report.totals.sandboxCpuS },
+    cpuS: { engine: nano.frozen.usage?.cpuS ?? 0, sandbox: report.totals.sandboxCpuS },
   }
 }
 

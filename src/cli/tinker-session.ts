@@ -1,0 +1,187 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type AgentFormat, largeFormat, readPrediction, WORLD_SCHEMA, worldPrompt } from '../agent/index.ts'
+import { ConfigError, messageOf, type TaskRef } from '../core/index.ts'
+import {
+  ChatDialogue,
+  ChatEndpoint,
+  type Completer,
+  loadTokenizerDirectory,
+  samplerCompleter,
+  type TokenizerDirectory,
+} from '../engine/text/index.ts'
+import { openTinkerEngine, type RemoteSampler, type TinkerEngine } from '../engine/tinker/index.ts'
+import type { Executor } from '../executors/index.ts'
+import { ChatPredictor, LIMIT_PROFILES, type Predictor } from '../judge/index.ts'
+import { usesPredictions } from '../method/index.ts'
+import { overview } from '../tasks/index.ts'
+import { methodOf, type RunConfig } from '../train/index.ts'
+import type { Out } from './command.ts'
+import type { OpenEngine, TaskPool } from './session.ts'
+
+/** Variable that holds the chat endpoint's key. */
+const CHAT_KEY = 'WMRL_CHAT_KEY'
+
+export interface TinkerOpen extends OpenEngine {
+  readonly engine: TinkerEngine
+  readonly frozen: RemoteSampler
+  readonly dialogue: ChatDialogue
+}
+
+/** Opens a server of the Tinker protocol with the model's own text. @throws ConfigError before anything is paid for. */
+export async function openTinker(
+  out: Out,
+  config: RunConfig,
+  stateDir: string,
+  signal: AbortSignal,
+): Promise<TinkerOpen> {
+  const { engine: e, train, prediction } = config
+  if (!e.url)
+    throw new ConfigError(
+      'engine.url',
+      'is not set',
+      'give the base URL of the server, for example http://127.0.0.1:8000',
+    )
+  const directory = readText(config)
+  const dialogue = new ChatDialogue(directory, { thinking: e.thinking })
+  sameText(stateDir, directory)
+  const method = methodOf(config)
+  const predicts = usesPredictions(method.mode) && prediction.control !== 'oracle'
+  if (prediction.by === 'chat' && !(prediction.url && prediction.model))
+    throw new ConfigError('prediction.url', 'a chat world model needs prediction.url and prediction.model')
+  const engine = await openTinkerEngine(
+    {
+      url: e.url,
+      ...(e.worldModelUrl ? { worldModelUrl: e.worldModelUrl } : {}),
+      ...(e.model ? { model: e.model } : {}),
+      ...(process.env.TINKER_API_KEY ? { apiKey: process.env.TINKER_API_KEY } : {}),
+      rank: e.rank,
+      seed: config.seed,
+      ...((e.context ?? directory.context) === undefined ? {} : { context: e.context ?? directory.context! }),
+      vocab: directory.vocab,
+      ...(e.reduction ? { reduction: e.reduction } : {}),
+      stateDir,
+      concurrency: e.concurrency,
+      needs: {
+        losses: [method.mode === 'recommended' ? 'importance_sampling' : 'ppo'],
+        frozenBase: train.kl > 0 || (predicts && prediction.by === 'engine'),
+        kl: train.kl > 0,
+        entropy: train.entropy > 0,
+        longest: train.overviewTokens + train.actionTokens,
+        overlap: false,
+      },
+      log: (line) => out.log(line),
+      onProbe: (name) => out.progress(`probing the server: ${name}`),
+    },
+    signal,
+  )
+  const frozen = await engine.frozen(signal)
+  return {
+    engine,
+    frozen,
+    dialogue,
+    format: (pool) => agentFormat(config, dialogue, pool),
+    predictor: (c, pool, checkSyntax) => worldModel(c, dialogue, frozen, pool, checkSyntax),
+    [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+  }
+}
+
+function readText(config: RunConfig): TokenizerDirectory {
+  // A server on this machine may be given its model by folder, which then holds the tokenizer too.
+  const dir =
+    config.engine.tokenizer ??
+    (config.engine.model && existsSync(config.engine.model) ? config.engine.model : undefined)
+  if (dir === undefined)
+    throw new ConfigError(
+      'engine.tokenizer',
+      'is not set',
+      'give the folder with the model’s tokenizer.json, tokenizer_config.json and config.json',
+    )
+  try {
+    return loadTokenizerDirectory(dir)
+  } catch (cause) {
+    throw new ConfigError('engine.tokenizer', messageOf(cause), 'give the folder of the model’s own tokenizer', {
+      cause,
+    })
+  }
+}
+
+/** A run goes on with the text that it began with: another template would train on other prompts without a word. */
+function sameText(stateDir: string, d: TokenizerDirectory): void {
+  mkdirSync(stateDir, { recursive: true })
+  const path = join(stateDir, 'text.json')
+  const now = { template: d.template.hash, tokenizer: d.hash }
+  if (existsSync(path)) {
+    const was = JSON.parse(readFileSync(path, 'utf8')) as typeof now
+    if (was.template !== now.template || was.tokenizer !== now.tokenizer)
+      throw new ConfigError(
+        'engine.tokenizer',
+        `${was.template !== now.template ? 'its chat template' : 'its tokenizer'} is not the one that this run began with`,
+        'give the same folder, or start a new run',
+      )
+  } else writeFileSync(path, `${JSON.stringify(now)}\n`)
+}
+
+const fullOverview =
+  (pool: TaskPool, dialogue: ChatDialogue, budget: number) =>
+  async (ref: TaskRef): Promise<string> => {
+    const { card } = await pool.task(ref)
+    return overview(card, { style: 'full', budget, count: (t) => dialogue.count(t) })
+  }
+
+function agentFormat(config: RunConfig, dialogue: ChatDialogue, pool: TaskPool): AgentFormat {
+  const { train } = config
+  return largeFormat({
+    dialogue,
+    overview: fullOverview(pool, dialogue, train.overviewTokens),
+    turns: train.turns,
+    cpuS: LIMIT_PROFILES[config.executor.limits].cpuS,
+    actionTokens: train.actionTokens,
+    observationTokens: train.observationTokens,
+  })
+}
+
+function worldModel(
+  config: RunConfig,
+  dialogue: ChatDialogue,
+  frozen: RemoteSampler,
+  pool: TaskPool,
+  checkSyntax: Executor['checkSyntax'],
+): Predictor {
+  const { prediction: p, train } = config
+  // Two programs (the judged one and the one before it), the instructions and the prediction go off the context.
+  const room = p.context - p.maxTokens - 2 * train.actionTokens - 700
+  const text = fullOverview(pool, dialogue, Math.min(train.overviewTokens, Math.max(512, room)))
+  const completer: Completer =
+    p.by === 'chat'
+      ? new ChatEndpoint({
+          url: p.url!,
+          model: p.model!,
+          concurrency: p.concurrency,
+          ...(process.env[CHAT_KEY] ? { apiKey: process.env[CHAT_KEY] } : {}),
+        })
+      : samplerCompleter(frozen, dialogue, false)
+  return new ChatPredictor({
+    completer,
+    async messages(a) {
+      const messages = worldPrompt({
+        overview: await text(a.task),
+        program: a.action.code,
+        history: a.history,
+        cpuS: LIMIT_PROFILES[config.executor.limits].cpuS,
+      })
+      const tokens = messages.reduce((n, m) => n + dialogue.count(m.content), 0)
+      // A program is never cut: one that does not fit is unscorable.
+      if (tokens + p.maxTokens > p.context)
+        throw new RangeError(`${tokens} tokens and a prediction do not fit prediction.context = ${p.context}`)
+      return messages
+    },
+    read: readPrediction,
+    schema: WORLD_SCHEMA,
+    checkSyntax,
+    maxTokens: p.maxTokens,
+    draws: p.score === 'expected' || p.score === 'mean' ? p.draws : 1,
+    greedy: p.score === 'greedy',
+    seed: config.seed,
+  })
+}
