@@ -6,7 +6,7 @@ import { ConfigError, keyedSeed } from '../../core/index.ts'
 import type { Datum, Loss } from '../contract.ts'
 import { openTinkerEngine, type TinkerEngineOptions } from './engine.ts'
 import { lossValue } from './loss-data.ts'
-import { type Fault, fastClock, type StubOptions, StubServer, TOY_BASE } from './testing/stub-server.ts'
+import { type Fault, fastClock, PATIENT, type StubOptions, StubServer, TOY_BASE } from './testing/stub-server.ts'
 
 const signal = new AbortController().signal
 const dirs: string[] = []
@@ -40,6 +40,7 @@ async function engineOn(server: StubServer, o: Partial<TinkerEngineOptions> = {}
       client: {
         fetch: server.fetch,
         clock: fastClock,
+        ceilings: PATIENT,
         heartbeat: () => ({ key: () => undefined, stop: async () => undefined }),
         ...o.client,
       },

@@ -32,7 +32,7 @@ async function open(
     random: () => 0.5,
     traits: { deduplicates: o.believes ?? o.deduplicates ?? true, wire: o.wire ?? 'protobuf' },
     ...(o.journal ? { journal: o.journal } : {}),
-    ...(o.ceilings ? { ceilings: o.ceilings } : {}),
+    ceilings: { ...PATIENT, ...o.ceilings },
   })
   const session = await client.createSession()
   const model = await session.createModel({ baseModel: TOY_BASE, lora: { rank: 4 }, limits: { vocab: 32 } })
@@ -205,9 +205,12 @@ describe('answers and how they end', () => {
   })
 
   it('404 on a poll: the server was restarted', async () => {
-    const { server, model } = await open({ workMs: 5_000, longPollMs: 1_000 })
+    const { server, model } = await open({ longPollMs: 1_000 })
+    Object.assign(server.o, { workMs: 400_000 })
+    const polls = (): number => server.seen.filter((x) => x.path === '/retrieve_future').length
+    const before = polls()
     const running = model.forwardBackward([datum([1])], 'cross_entropy').catch((x: unknown) => x)
-    await fastClock.sleep(2_000)
+    while (polls() === before) await fastClock.sleep(1_000)
     server.restart()
     expect(isFailure(await running, 'future-unknown')).toBe(true)
   })

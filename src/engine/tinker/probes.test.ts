@@ -4,7 +4,7 @@ import { TinkerClient } from './client.ts'
 import { probeServer } from './probes.ts'
 import { checkRows, checkTable } from './report-table.ts'
 import { type Needs, requireServer } from './requirements.ts'
-import { fastClock, type StubOptions, StubServer, TOY_BASE } from './testing/stub-server.ts'
+import { fastClock, PATIENT, type StubOptions, StubServer, TOY_BASE } from './testing/stub-server.ts'
 
 const signal = new AbortController().signal
 async function probed(o: Partial<StubOptions>) {
@@ -13,6 +13,7 @@ async function probed(o: Partial<StubOptions>) {
     baseUrl: 'http://stub',
     fetch: server.fetch,
     clock: fastClock,
+    ceilings: PATIENT,
     heartbeat: () => ({ key: () => undefined, stop: async () => undefined }),
   })
   const [model] = await client.models()

@@ -43,6 +43,7 @@ export interface StubOptions {
   readonly gradNorm?: boolean
   readonly maxModels?: number
   readonly context?: number
+  readonly vocab?: number
   /** Long poll before "not ready", in milliseconds of `clock`. */
   readonly longPollMs?: number
   /** Time that work takes. */
@@ -88,7 +89,7 @@ export class StubServer {
   private work: Promise<unknown> = Promise.resolve()
 
   constructor(readonly o: StubOptions) {
-    this.base = new ToyModel(this.reduction)
+    this.base = new ToyModel(this.reduction, this.o.vocab)
   }
   private get reduction(): 'sum' | 'sequence-mean' {
     return this.o.reduction ?? 'sum'
@@ -309,7 +310,7 @@ export class StubServer {
         const slot: Slot = {
           id,
           session: b.session_id,
-          model: new ToyModel(this.reduction),
+          model: new ToyModel(this.reduction, this.o.vocab),
           loaded: undefined,
           requests: 0,
         }
@@ -409,7 +410,7 @@ export class StubServer {
     if (!s) return json(404, { detail: 'Sampling session not found' })
     const p = b.sampling_params
     return this.submit(undefined, () => {
-      const model = new ToyModel(this.reduction)
+      const model = new ToyModel(this.reduction, this.o.vocab)
       const slot = s.model === undefined ? undefined : this.models.get(s.model)
       if (this.o.isolation === 'none' && slot) {
         // The first sample of a save, or a return to an older one, puts the file into the slot that is being trained.
@@ -460,6 +461,9 @@ function fromJson(b: Body, forwardOnly: boolean): ForwardRequest {
     })),
   }
 }
+
+/** Patient ceilings for that clock: a busy machine must not make time-outs. */
+export const PATIENT = { exchange: 2_000_000, submission: 60_000_000, outage: 60_000_000, future: 600_000_000 } as const
 
 /** A clock that is a thousand times faster than the machine's. */
 export const fastClock: Clock = {

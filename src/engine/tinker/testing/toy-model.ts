@@ -16,15 +16,22 @@ export interface ToyState {
  */
 export class ToyModel {
   theta: number[]
-  private m = new Array<number>(TOY_VOCAB).fill(0)
-  private v = new Array<number>(TOY_VOCAB).fill(0)
+  private m: number[]
+  private v: number[]
   private t = 0
-  private gradient = new Array<number>(TOY_VOCAB).fill(0)
+  private gradient: number[]
   private data = 0
 
-  constructor(readonly reduction: 'sum' | 'sequence-mean') {
+  constructor(
+    readonly reduction: 'sum' | 'sequence-mean',
+    readonly vocab = TOY_VOCAB,
+  ) {
     const r = keyed('toy')
-    this.theta = Array.from({ length: TOY_VOCAB }, () => r.next() * 2 - 1)
+    this.theta = Array.from({ length: vocab }, () => r.next() * 2 - 1)
+    const zeros = (): number[] => new Array<number>(vocab).fill(0)
+    this.m = zeros()
+    this.v = zeros()
+    this.gradient = zeros()
   }
 
   logprobs(): number[] {
@@ -70,7 +77,7 @@ export class ToyModel {
       if (!r.forwardOnly) {
         const p = lp.map(Math.exp)
         target.forEach((k, i) => {
-          for (let j = 0; j < TOY_VOCAB; j++) this.gradient[j]! += loss[i]!.slope * scale * ((j === k ? 1 : 0) - p[j]!)
+          for (let j = 0; j < this.vocab; j++) this.gradient[j]! += loss[i]!.slope * scale * ((j === k ? 1 : 0) - p[j]!)
         })
       }
       return { logprobs, elementwise_loss: loss.map((l) => l.value) }
@@ -131,7 +138,7 @@ export class ToyModel {
             u -= x
             return u < 0
           })
-          if (token < 0) token = TOY_VOCAB - 1
+          if (token < 0) token = this.vocab - 1
         }
         tokens.push(token)
         if (stop.includes(token)) return { tokens, logprobs: tokens.map((t) => lp[t]!), stop_reason: 'stop' as const }
