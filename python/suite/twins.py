@@ -1,7 +1,7 @@
 """Tables that share rows, whatever they or their columns are called.
 
 Two columns may be the same if most of their distinct values are, or some of very many; each is matched once. Two tables are
-twins if, over some three matched columns or over all of them, more than 5 % of the smaller table's distinct rows are found
+twins if, over some three matched columns or the best 5 to 40, more than 5 % of the smaller table's distinct rows are found
 in the other *and* are no coincidence: a row counts only where, were the columns independent, the other table would hold it
 less than once in a hundred such tables. So tables of ages and sexes, which overlap by chance, are no twins. Long texts do
 not repeat by chance and decide alone.
@@ -56,10 +56,13 @@ def shared_columns(a, b):
             small = min(len(sx), len(sy))
             common = len(sx & sy)
             if small >= 2 and (common >= MOSTLY * small or common >= max(LEAST_TELLING, TELLING * small)):
-                pairs.append((small, common / max(len(sx), len(sy)), x, y))
-    pairs.sort(key=lambda p: (-p[0] * p[1], str(p[2])))
+                # Coded columns share their values; how often each occurs tells them apart, and a name breaks ties.
+                px, py = a.shares(x), b.shares(y)
+                alike = sum(min(px[v], py[v]) for v in sx & sy)
+                pairs.append((-small * alike * common / max(len(sx), len(sy)), x != y, str(x), x, y))
+    pairs.sort(key=lambda p: p[:3])
     out, left, right = [], set(), set()
-    for _, _, x, y in pairs:
+    for *_, x, y in pairs:
         if x not in left and y not in right:
             out.append((x, y))
             left.add(x)
@@ -76,15 +79,16 @@ def coincidence(row, table, names, n):
 
 
 def share(a, b):
-    """Largest share of telling common rows over any three of the eight best matched columns, all of them, or one long text."""
+    """Largest share of telling common rows over any three of the eight best matched columns, the best 5 to 40, or one long text."""
     best = 0.0
-    pairs = shared_columns(a, b)[:8]
+    matched = shared_columns(a, b)
+    pairs = matched[:8]
     for x, y in pairs:
         sx, sy = a.columns[x][1], b.columns[y][1]
         long = [v for v in sx if len(v) > 24]
         if len(long) > 20:
             best = max(best, len(set(long) & sy) / min(len(sx), len(sy)))
-    sets = list(combinations(pairs, 3)) + ([tuple(pairs)] if len(pairs) > 3 else [])
+    sets = list(combinations(pairs, 3)) + [tuple(matched[:k]) for k in (5, 8, 12, 20, 40) if len(matched) >= k]
     for chosen in sets:
         names = [[p[side] for p in chosen] for side in (0, 1)]
         rows = [set(zip(*(t.columns[c][0] for c in cols))) for t, cols in zip((a, b), names)]
