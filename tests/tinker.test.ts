@@ -75,6 +75,8 @@ it('trains, stops, goes on with a new model from the checkpoint, and leaves noth
   expect(stub.models.size).toBe(0)
   expect(stub.seen.some((s) => s.path === '/load_weights')).toBe(true)
   expect(existsSync(join(run, 'checkpoints', 'text.json'))).toBe(true)
+  for (const name of ['adapter_config.json', 'tokenizer.json', 'README.md'])
+    expect(existsSync(join(run, 'adapter', name)), name).toBe(true)
   const lines = readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n')
   expect(lines).toHaveLength(3)
 }, 300_000)

@@ -76,6 +76,12 @@ export interface OpenEngine extends AsyncDisposable {
   format(pool: TaskPool): AgentFormat
   /** The world model that goes with it. */
   predictor(config: RunConfig, pool: TaskPool, checkSyntax: Executor['checkSyntax']): Predictor
+  /** Writes what was trained, where it is not on this machine anyway; false where nothing was. */
+  exportTo?(
+    dir: string,
+    facts: { steps: number; executions: number; predictions: number },
+    s: AbortSignal,
+  ): Promise<boolean>
 }
 
 /** The embedded engine with its backbone's tokenizer. */

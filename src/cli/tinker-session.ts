@@ -17,6 +17,7 @@ import { usesPredictions } from '../method/index.ts'
 import { overview } from '../tasks/index.ts'
 import { methodOf, type RunConfig } from '../train/index.ts'
 import type { Out } from './command.ts'
+import { exportAdapter } from './export-adapter.ts'
 import type { OpenEngine, TaskPool } from './session.ts'
 
 /** Variable that holds the chat endpoint's key. */
@@ -42,7 +43,8 @@ export async function openTinker(
       'is not set',
       'give the base URL of the server, for example http://127.0.0.1:8000',
     )
-  const directory = readText(config)
+  const tokenizerDir = textDir(config)
+  const directory = readText(tokenizerDir)
   const dialogue = new ChatDialogue(directory, { thinking: e.thinking })
   sameText(stateDir, directory)
   const method = methodOf(config)
@@ -82,21 +84,26 @@ export async function openTinker(
     dialogue,
     format: (pool) => agentFormat(config, dialogue, pool),
     predictor: (c, pool, checkSyntax) => worldModel(c, dialogue, frozen, pool, checkSyntax),
+    exportTo: (dir, facts, s) =>
+      exportAdapter(engine, dir, { ...facts, config, tokenizerDir, templateHash: directory.template.hash }, s),
     [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
   }
 }
 
-function readText(config: RunConfig): TokenizerDirectory {
-  // A server on this machine may be given its model by folder, which then holds the tokenizer too.
-  const dir =
-    config.engine.tokenizer ??
-    (config.engine.model && existsSync(config.engine.model) ? config.engine.model : undefined)
+/** A server on this machine may be given its model by folder, which then holds the tokenizer too. */
+function textDir(config: RunConfig): string {
+  const { tokenizer, model } = config.engine
+  const dir = tokenizer ?? (model && existsSync(model) ? model : undefined)
   if (dir === undefined)
     throw new ConfigError(
       'engine.tokenizer',
       'is not set',
       'give the folder with the model’s tokenizer.json, tokenizer_config.json and config.json',
     )
+  return dir
+}
+
+function readText(dir: string): TokenizerDirectory {
   try {
     return loadTokenizerDirectory(dir)
   } catch (cause) {

@@ -2,7 +2,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { stringify } from 'yaml'
-import { ConfigError, type VerdictStore } from '../../core/index.ts'
+import { ConfigError, messageOf, type VerdictStore } from '../../core/index.ts'
 import { storedJudge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { anchorCount, usesPredictions } from '../../method/index.ts'
@@ -167,6 +167,15 @@ async function trainWith(
     },
     signal,
   )
+  if (nano.exportTo && !signal.aborted) {
+    const to = join(dir, 'adapter')
+    const facts = { steps: report.steps, executions: report.totals.executions, predictions: report.totals.predictions }
+    // The run is done and saved: an adapter that cannot be fetched is no reason to fail it.
+    await nano.exportTo(to, facts, signal).then(
+      (done) => done && out.log(`adapter, tokenizer and card: ${to}`),
+      (e: unknown) => out.log(`the adapter was not exported (${messageOf(e)})`),
+    )
+  }
   return {
     ...report,
     run: dir,

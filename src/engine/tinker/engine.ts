@@ -212,8 +212,10 @@ export class TinkerEngine implements Engine {
     return model
   }
 
-  /** The adapter of a model as the server packs it (tar.gz). */
-  async archive(model: RemoteModel, name: string, signal: AbortSignal): Promise<Uint8Array> {
+  /** The adapter of the model that was opened last, as the server packs it (tar.gz); undefined where none is open. */
+  async archive(name: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
+    const model = [...this.#models].at(-1)
+    if (!model) return undefined
     await model.publish(name, signal)
     return this.session.client.archive(model.id, name, signal)
   }

@@ -1,3 +1,4 @@
+export { adapterFiles } from './adapter-archive.ts'
 export type { AdamRequest, LoraRequest, ModelLimits, SampleCall } from './checks.ts'
 export * from './client.ts'
 export { openTinkerEngine, TinkerEngine, type TinkerEngineOptions } from './engine.ts'

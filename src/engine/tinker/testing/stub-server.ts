@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib'
 import type { Clock } from '../../../core/index.ts'
 import type { Fetch } from '../transport.ts'
 import type { ForwardRequest } from '../wire/messages.ts'
@@ -168,7 +169,7 @@ export class StubServer {
     if (run?.[2])
       return new Response(null, { status: 302, headers: { location: url.replace('/archive', '/download') } })
     if (path.endsWith('/download'))
-      return new Response(Buffer.from('adapter'), { headers: { 'content-type': 'application/gzip' } })
+      return new Response(packed('adapter_config.json', '{"r":4}'), { headers: { 'content-type': 'application/gzip' } })
     if (run) {
       const all = [...this.checkpoints.keys()].filter((k) => k.startsWith(`tinker://${run[1]}/weights/`))
       return json(200, { checkpoints: all.map((k) => ({ tinker_path: k, checkpoint_type: 'training' })) })
@@ -439,6 +440,16 @@ export class StubServer {
       return (this.o.wire ?? 'protobuf') === 'protobuf' ? binary(encodeSampleOutput(out)) : json(200, out)
     })
   }
+}
+
+/** A tar.gz of one file. */
+function packed(name: string, text: string): Buffer<ArrayBuffer> {
+  const tar = Buffer.alloc(1024 + 1024)
+  tar.write(name, 0)
+  tar.write(text.length.toString(8).padStart(11, '0'), 124)
+  tar.write('0', 156)
+  tar.write(text, 512)
+  return Buffer.from(gzipSync(tar))
 }
 
 const finite = (v: number): number | null => (Number.isFinite(v) ? v : null)
