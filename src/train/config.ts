@@ -99,7 +99,7 @@ export const runConfig = z.strictObject({
     .prefault({}),
   tasks: z
     .strictObject({
-      suite: z.enum(['builtin', 'small']).default('builtin'),
+      suite: z.enum(['builtin', 'small', 'mle-dojo']).default('builtin'),
       split: z.enum(['train', 'dev']).default('train').describe('tasks that are trained on'),
       only: z.array(z.string()).optional().describe('ids, instead of the whole split'),
     })

@@ -5,7 +5,6 @@ import { stringify } from 'yaml'
 import { ConfigError, messageOf, type VerdictStore } from '../../core/index.ts'
 import { storedJudge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
-import { anchorCount, usesPredictions } from '../../method/index.ts'
 import { summarise } from '../../report/index.ts'
 import {
   evaluate,
@@ -18,6 +17,7 @@ import {
 } from '../../train/index.ts'
 import { type CommandContext, Interrupted, type Out, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
+import { expectedCost } from '../expected-cost.ts'
 import { onServer, openEngine } from '../open-engine.ts'
 import { runsDir } from '../paths.ts'
 import { runRecord } from '../run-record.ts'
@@ -233,27 +233,15 @@ function finish(out: Out, r: TrainingReport): void {
 
 function dryRun(out: Out, config: RunConfig, dir: string): void {
   const method = methodOf(config)
-  const { steps, groups, groupSize, turns } = config.train
-  const anchors =
-    method.mode === 'executed-only'
-      ? groups
-      : method.mode === 'predicted-only'
-        ? 0
-        : anchorCount(method.anchors.share, groups)
-  const attempts = steps * groupSize * turns
-  const predictedGroups = usesPredictions(method.mode) ? groups : 0
-  const expected = {
-    executions: attempts * anchors,
-    predictions: attempts * predictedGroups,
-    allExecutedEquivalent: attempts * groups,
-    // Measured on the embedded engine: about 45 tokens an action, 120 a trajectory.
-    sampledTokens: attempts * (method.mode === 'anchors-only' ? anchors : groups) * 45,
-    hours: Number(((steps * (4 + anchors * groupSize * turns * 0.7)) / 2 / 3600).toFixed(2)),
-  }
-  out.result(
-    { run: dir, config, method, expected },
-    () =>
-      `${stringify({ ...config, method })}\n# expected: ${expected.executions} executions at most (equal programs run once), ${expected.predictions} predictions, ${expected.sampledTokens} sampled tokens, about ${expected.hours} hours on two cores\n# all-executed training would start ${expected.allExecutedEquivalent} programs`,
+  const expected = expectedCost(config)
+  out.result({ run: dir, config, method, expected }, () =>
+    [
+      stringify({ ...config, method }).trimEnd(),
+      `# expected: ${expected.executions} executions at most (equal programs run once), ${expected.predictions} predictions`,
+      `# tokens at most: ${expected.sampledTokens} sampled, ${expected.predictedTokens} of the world model, ${expected.trainedTokens} trained`,
+      `# about ${expected.hours} hours (${expected.assumes})`,
+      `# all-executed training would start ${expected.allExecutedEquivalent} programs`,
+    ].join('\n'),
   )
 }
 
