@@ -167,7 +167,10 @@ export class StubServer {
     }
     const run = /^\/training_runs\/([^/]+)\/checkpoints(\/[^/]+\/archive)?$/.exec(path)
     if (run?.[2])
-      return new Response(null, { status: 302, headers: { location: url.replace('/archive', '/download') } })
+      return new Response(null, {
+        status: 302,
+        headers: { location: new URL(url).pathname.replace('/archive', '/download') },
+      })
     if (path.endsWith('/download'))
       return new Response(packed('adapter_config.json', '{"r":4}'), { headers: { 'content-type': 'application/gzip' } })
     if (run) {
