@@ -70,7 +70,7 @@ export async function openTinker(
         kl: train.kl > 0,
         entropy: train.entropy > 0,
         longest: train.overviewTokens + train.actionTokens,
-        overlap: false,
+        overlap: train.maxStaleness > 0,
       },
       log: (line) => out.log(line),
       onProbe: (name) => out.progress(`probing the server: ${name}`),

@@ -70,6 +70,11 @@ export type Loss = {
   readonly entropyBonus?: number
   readonly kl?: number
   readonly normaliser?: number
+  /**
+   * importance_sampling on tokens of older weights: ratios above it count as it, in the gradient too. Only engines that
+   * sample ahead take it.
+   */
+  readonly truncate?: number
 }
 
 export interface LossReport {

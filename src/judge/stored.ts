@@ -1,6 +1,7 @@
 import {
   type Attempt,
   type ContentKey,
+  contentHash,
   contentKey,
   messageOf,
   NO_COST,
@@ -15,7 +16,9 @@ import type { Judge } from './judge.ts'
  * retried.
  */
 export function storedJudge(inner: Judge, store: VerdictStore): Judge {
-  const key = (a: Attempt): ContentKey => contentKey(`${inner.source}/${a.id}/${a.scope}`)
+  // The program is part of the key: an engine on a server may sample another one for the same attempt after a resume.
+  const key = (a: Attempt): ContentKey =>
+    contentKey(`${inner.source}/${a.id}/${a.scope}/${a.action.code === undefined ? '-' : contentHash(a.action.code)}`)
   return {
     source: inner.source,
     scope: inner.scope,

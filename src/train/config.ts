@@ -119,6 +119,18 @@ export const runConfig = z.strictObject({
       actionTokens: positive.default(4096).describe('tinker: most tokens of one turn'),
       observationTokens: positive.default(1024).describe('tinker: most tokens of one observation'),
       overviewTokens: positive.default(4096).describe('tinker: most tokens of a task’s text'),
+      maxStaleness: z
+        .number()
+        .int()
+        .min(0)
+        .max(8)
+        .default(0)
+        .describe('tinker: steps whose roll-outs may run ahead of the updates before them; 0: strictly in turn'),
+      truncateRatio: z
+        .number()
+        .min(1)
+        .default(2)
+        .describe('largest importance weight of a token that was sampled by older weights'),
       checkpointEvery: positive.default(5),
       evalEvery: z
         .number()

@@ -7,7 +7,17 @@ import type { Judge } from '../judge/index.ts'
 import { INITIAL_STATE, type MethodState } from '../method/index.ts'
 import { methodOf, type RunConfig } from './config.ts'
 import type { RunRecord } from './record.ts'
-import { gather, type StepOutcome, type UpdateReport, update } from './step.ts'
+import { RollAhead } from './roll-ahead.ts'
+import {
+  gather,
+  type RolledStep,
+  roll,
+  type StepInputs,
+  type StepOutcome,
+  settle,
+  type UpdateReport,
+  update,
+} from './step.ts'
 
 /** What a checkpoint restores beside weights and optimiser: everything else that the next step depends on. */
 export interface RunState {
@@ -67,6 +77,8 @@ export interface StepMetrics {
   readonly noUpdate: string | null
   readonly klSampleTrain: number | null
   readonly alarms: readonly string[]
+  /** Updates between the weights that sampled this step and those that it updates; only where sampling runs ahead. */
+  readonly staleness?: number
   readonly seconds: Readonly<Record<'rollout' | 'update' | 'commit', number>>
   readonly devReward?: number
 }
@@ -119,6 +131,15 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
   let wanted = 0
   let realised = 0
   let stoppedBy: StoppedBy = 'steps'
+  const over = new AbortController()
+  const ahead = new RollAhead(
+    async (step, s) => {
+      await using sampler = await model.snapshot(s)
+      return await roll(inputsOf(d, step), sampler, s)
+    },
+    config.train.maxStaleness,
+    AbortSignal.any([signal, over.signal]),
+  )
   try {
     while (state.step < config.train.steps) {
       const limit = overBudget(config, state.totals, (d.now() - started) / 1000)
@@ -131,7 +152,7 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
         break
       }
       const step = state.step + 1
-      const next = await oneStep(d, model, state, step, signal)
+      const next = await oneStep(d, model, state, step, ahead, signal)
       wanted += next.wanted
       realised += next.realised
       state = next.state
@@ -148,6 +169,9 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
     }
     if (!signal.aborted) throw e
     stoppedBy = 'interrupted'
+  } finally {
+    over.abort()
+    await ahead.idle()
   }
   if (state.step !== saved && state.step > 0) checkpoint = await save(d, model, state, AbortSignal.timeout(60_000))
   return {
@@ -159,32 +183,37 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
   }
 }
 
-async function oneStep(d: LoopDeps, model: Model, state: RunState, step: number, signal: AbortSignal) {
+const inputsOf = (d: LoopDeps, step: number): Omit<StepInputs, 'state'> => ({
+  seed: d.config.seed,
+  step,
+  tasks: d.tasks,
+  groups: d.config.train.groups,
+  groupSize: d.config.train.groupSize,
+  turns: d.config.train.turns,
+  method: methodOf(d.config),
+  executed: d.executed,
+  predicted: d.predicted,
+  format: d.format,
+})
+
+async function oneStep(
+  d: LoopDeps,
+  model: Model,
+  state: RunState,
+  step: number,
+  ahead: RollAhead<RolledStep>,
+  signal: AbortSignal,
+) {
   const { config } = d
   const t0 = d.now()
-  await using sampler = await model.snapshot(signal)
-  const o = await gather(
-    {
-      seed: config.seed,
-      step,
-      tasks: d.tasks,
-      groups: config.train.groups,
-      groupSize: config.train.groupSize,
-      turns: config.train.turns,
-      method: methodOf(config),
-      state: state.method,
-      executed: d.executed,
-      predicted: d.predicted,
-      format: d.format,
-    },
-    sampler,
-    signal,
-  )
+  const overlap = config.train.maxStaleness > 0
+  const evaluate = config.train.evalEvery > 0 && step % config.train.evalEvery === 0 ? d.evaluateDev : undefined
+  await using sampler = overlap && !evaluate ? undefined : await model.snapshot(signal)
+  const inputs = { ...inputsOf(d, step), state: state.method }
+  const rolled = overlap ? await ahead.take(step, config.train.steps) : undefined
+  const o = rolled ? settle(inputs, rolled.value) : await gather(inputs, sampler!, signal)
   // Before the update: some servers cannot sample a snapshot once its model was trained on.
-  const dev =
-    config.train.evalEvery > 0 && step % config.train.evalEvery === 0 && d.evaluateDev
-      ? await d.evaluateDev(sampler, step, signal)
-      : undefined
+  const dev = evaluate ? await evaluate(sampler!, step, signal) : undefined
   const t1 = d.now()
   const u = await update(
     o,
@@ -194,7 +223,12 @@ async function oneStep(d: LoopDeps, model: Model, state: RunState, step: number,
       // Recommended mode's correction is linear in the advantages only at ratio 1: one on-policy step, unclipped.
       loss:
         config.method.mode === 'recommended'
-          ? { kind: 'importance_sampling', entropyBonus: config.train.entropy, kl: config.train.kl }
+          ? {
+              kind: 'importance_sampling',
+              entropyBonus: config.train.entropy,
+              kl: config.train.kl,
+              ...(overlap ? { truncate: config.train.truncateRatio } : {}),
+            }
           : {
               kind: 'ppo',
               clipLow: config.train.clipLow,
@@ -220,7 +254,10 @@ async function oneStep(d: LoopDeps, model: Model, state: RunState, step: number,
     totals,
     anchorHistory: [...state.anchorHistory, [wanted, realised] as const].slice(-10),
   }
-  const metrics = metricsOf(o, u, step, { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 }, dev)
+  const metrics = {
+    ...metricsOf(o, u, step, { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 }, dev),
+    ...(rolled ? { staleness: rolled.staleness } : {}),
+  }
   d.record.commitStep(metrics, o)
   const done: StepMetrics = { ...metrics, seconds: { ...metrics.seconds, commit: (d.now() - t2) / 1000 } }
   await appendFile(join(d.runDir, 'metrics.jsonl'), `${JSON.stringify({ ...done, totals })}\n`)
@@ -301,6 +338,9 @@ const std = (x: readonly number[]): number => {
 }
 const known = (r: readonly (number | null)[]): number[] => r.filter((v): v is number => v !== null)
 
+/** Mean gap between sampler and trainer at which a step says so: above it their distributions are not the same. */
+const DIVERGENCE = 0.02
+
 function metricsOf(
   o: StepOutcome,
   u: UpdateReport,
@@ -338,7 +378,12 @@ function metricsOf(
     gradNorm: u.step?.gradNorm ?? null,
     noUpdate: u.none ?? null,
     klSampleTrain: gaps,
-    alarms: o.result.alarms,
+    alarms: [
+      ...o.result.alarms,
+      ...(gaps !== null && Math.abs(gaps) > DIVERGENCE
+        ? [`sampler and trainer differ by ${gaps.toFixed(3)} nats a token`]
+        : []),
+    ],
     seconds,
     ...(dev === undefined ? {} : { devReward: dev }),
   }

@@ -64,8 +64,20 @@ export interface StepOutcome {
   readonly data: readonly { readonly trajectory: Trajectory; readonly datum: Datum }[]
 }
 
+/** What a step rolled out, before its rewards are corrected. */
+export interface RolledStep {
+  readonly plans: readonly GroupPlan[]
+  readonly anchors: readonly boolean[]
+  readonly trajectories: readonly Trajectory[]
+}
+
 /** Choose, roll out, judge, correct: everything of a step before the update. */
 export async function gather(i: StepInputs, sampler: Sampler, signal: AbortSignal): Promise<StepOutcome> {
+  return settle(i, await roll(i, sampler, signal))
+}
+
+/** Choose, roll out and judge: the part that depends on the sampler alone and may run ahead. */
+export async function roll(i: Omit<StepInputs, 'state'>, sampler: Sampler, signal: AbortSignal): Promise<RolledStep> {
   const { plans, anchors } = planStep(i)
   const trajectories = await rollout(
     plans,
@@ -73,6 +85,12 @@ export async function gather(i: StepInputs, sampler: Sampler, signal: AbortSigna
     { format: i.format, turns: i.turns, key: [i.seed, 'step', i.step] },
     signal,
   )
+  return { plans, anchors, trajectories }
+}
+
+/** Correct: the part that needs the method's state as it is at the step's turn. */
+export function settle(i: Pick<StepInputs, 'method' | 'state'>, rolled: RolledStep): StepOutcome {
+  const { plans, anchors, trajectories } = rolled
   const evidence = plans.map((_, g): GroupEvidence => {
     const members = trajectories.filter((t) => t.group === g)
     const anchor = anchors[g]!
@@ -98,7 +116,7 @@ function datumOf(t: Trajectory, advantage: number): Datum {
 }
 
 export interface UpdateOptions {
-  readonly loss: Pick<Loss, 'kind' | 'clipLow' | 'clipHigh' | 'entropyBonus' | 'kl'>
+  readonly loss: Pick<Loss, 'kind' | 'clipLow' | 'clipHigh' | 'entropyBonus' | 'kl' | 'truncate'>
   readonly learningRate: number
   readonly gradClip: number
   readonly groupSize: number

@@ -79,6 +79,7 @@ describe('the gradient does not depend on how a server reduces', () => {
       reference,
       { kind: 'ppo', clipLow: 0.2, clipHigh: 0.28, normaliser: 8, kl: 0.3 },
     ],
+    ['with ratios below their ceiling (two calls)', data, { kind: 'importance_sampling', normaliser: 8, truncate: 10 }],
     ['cross-entropy with weights', weighted, { kind: 'cross_entropy' }],
   ])('%s', async (_, d, loss) => {
     const sum = await gradient({ reduction: 'sum' }, d, loss)
@@ -113,6 +114,15 @@ describe('the gradient does not depend on how a server reduces', () => {
       expect(Math.abs(mean[j]! - g) / scale).toBeLessThan(1e-5)
       expect(Math.abs(json[j]! - g) / scale).toBeLessThan(1e-5)
     })
+  })
+
+  it('a ratio above its ceiling counts as the ceiling', async () => {
+    const far = data.map((d) => ({ ...d, logprobs: d.logprobs!.map((v) => (v === 0 ? 0 : -8)) }))
+    const loss = { kind: 'importance_sampling', normaliser: 8 } as const
+    const cut = await gradient({ reduction: 'sum' }, far, { ...loss, truncate: 2 })
+    const whole = await gradient({ reduction: 'sum' }, far, loss)
+    expect(Math.max(...whole.map(Math.abs))).toBeGreaterThan(10 * Math.max(...cut.map(Math.abs)))
+    expect(Math.max(...cut.map(Math.abs))).toBeGreaterThan(0)
   })
 
   it('refuses a second call where the server averages over a step’s data', async () => {

@@ -61,7 +61,7 @@ export function checkDatums(data: readonly Datum[], loss: Loss): void {
  * token on a server that divides by them.
  */
 export function ownLoss(data: readonly Datum[], loss: Loss, server: LossServer): LossCall | undefined {
-  if (loss.kl) return undefined
+  if (loss.kl || loss.truncate !== undefined) return undefined
   const normaliser = normaliserOf(data, loss)
   if (loss.kind === 'cross_entropy') {
     if (server.reduction !== 'sum') return undefined
@@ -110,13 +110,18 @@ export function slopeLoss(
   }
 }
 
+/** Probability now over probability at sampling. A truncated ratio is a weight: it has no slope of its own. */
+function ratioOf(d: Datum, t: number, lp: number, loss: Loss): number {
+  return Math.min(Math.exp(lp - d.logprobs![t]!), loss.truncate ?? Number.POSITIVE_INFINITY)
+}
+
 /** d loss / d log p of one token, without the normaliser. */
 function slope(d: Datum, t: number, lp: number, loss: Loss): number {
   if (d.mask[t] !== 1) return 0
   const w = weightAt(d, t)
   const kl = loss.kl ? loss.kl * (1 - Math.exp(d.reference![t]! - lp)) : 0
   if (loss.kind === 'cross_entropy') return -w + kl
-  const ratio = Math.exp(lp - d.logprobs![t]!)
+  const ratio = ratioOf(d, t, lp, loss)
   const a = d.advantage * w
   if (loss.kind === 'importance_sampling') return -ratio * a + kl
   const clipped = Math.min(1 + (loss.clipHigh ?? 0.2), Math.max(1 - (loss.clipLow ?? 0.2), ratio)) * a
@@ -134,7 +139,7 @@ export function lossValue(data: readonly Datum[], loss: Loss, logprobs: readonly
       const w = weightAt(d, t)
       if (loss.kind === 'cross_entropy') sum -= w * lp
       else {
-        const ratio = Math.exp(lp - d.logprobs![t]!)
+        const ratio = ratioOf(d, t, lp, loss)
         const a = d.advantage * w
         const clipped = Math.min(1 + (loss.clipHigh ?? 0.2), Math.max(1 - (loss.clipLow ?? 0.2), ratio)) * a
         sum -= loss.kind === 'ppo' ? Math.min(ratio * a, clipped) : ratio * a

@@ -71,10 +71,11 @@ export class RemoteModel implements Model, AsyncDisposable {
     if (shared && this.#sampling > 0)
       throw new EngineError(`${this.#sampling} samples of the last snapshot are not finished`)
     if (shared) this.#guard = await this.#score(signal)
-    const client = await this.o.training.sampler(signal)
+    // Of the weights when it was asked for: an update may come in before it is there.
     const number = ++this.#snapshots
     const version = this.#version
     const steps = this.#steps
+    const client = await this.o.training.sampler(signal)
     let open = true
     const sampler = new RemoteSampler({
       client,
@@ -147,8 +148,10 @@ export class RemoteModel implements Model, AsyncDisposable {
     }
   }
 
+  /** Once begun it is finished: a step that was given up half-way might or might not be in the next checkpoint. */
   async optimStep(adam: AdamParams, signal: AbortSignal): Promise<StepReport> {
     this.#alive()
+    signal.throwIfAborted()
     const r = await this.o.training.optimStep(
       {
         learningRate: adam.learningRate,
@@ -158,7 +161,7 @@ export class RemoteModel implements Model, AsyncDisposable {
         ...(adam.weightDecay === undefined ? {} : { weightDecay: adam.weightDecay }),
         ...(adam.gradClip === undefined ? {} : { gradClipNorm: adam.gradClip }),
       },
-      signal,
+      new AbortController().signal,
     )
     this.#pending = false
     this.#steps++
