@@ -13,7 +13,7 @@ let dir: string
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'wmrl-tinker-'))
   writeByteTokenizer(dir)
-  prepare('concrete-strength')
+  prepare('concrete-strength', 'staff-attrition')
 }, 900_000)
 afterAll(() => rmSync(dir, { recursive: true, force: true }))
 
@@ -79,6 +79,12 @@ it('trains, stops, goes on with a new model from the checkpoint, and leaves noth
     expect(existsSync(join(run, 'adapter', name)), name).toBe(true)
   const lines = readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n')
   expect(lines).toHaveLength(3)
+  const replay = await wmrl(['replay', run, '--json'])
+  expect(replay.status, replay.stderr).toBe(0)
+  expect(JSON.parse(replay.stdout)).toMatchObject({ steps: 3, differences: 0 })
+  const evaluated = await wmrl(['eval', run, '--split', 'dev', '--samples', '1', '--json'])
+  expect(evaluated.status, evaluated.stderr).toBe(0)
+  expect(stub.models.size).toBe(0)
 }, 300_000)
 
 it('a server that a run cannot use is a configuration error, exit code 2', async () => {

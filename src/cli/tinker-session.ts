@@ -12,7 +12,7 @@ import {
 } from '../engine/text/index.ts'
 import { openTinkerEngine, type RemoteSampler, type TinkerEngine } from '../engine/tinker/index.ts'
 import type { Executor } from '../executors/index.ts'
-import { ChatPredictor, LIMIT_PROFILES, type Predictor } from '../judge/index.ts'
+import { ChatPredictor, LIMIT_PROFILES } from '../judge/index.ts'
 import { usesPredictions } from '../method/index.ts'
 import { overview } from '../tasks/index.ts'
 import { methodOf, type RunConfig } from '../train/index.ts'
@@ -78,15 +78,29 @@ export async function openTinker(
     signal,
   )
   const frozen = await engine.frozen(signal)
+  const predictors: ChatPredictor[] = []
   return {
     engine,
     frozen,
     dialogue,
     format: (pool) => agentFormat(config, dialogue, pool),
-    predictor: (c, pool, checkSyntax) => worldModel(c, dialogue, frozen, pool, checkSyntax),
+    predictor(c, pool, checkSyntax) {
+      const made = worldModel(c, dialogue, frozen, pool, checkSyntax)
+      predictors.push(made)
+      return made
+    },
     exportTo: (dir, facts, s) =>
       exportAdapter(engine, dir, { ...facts, config, tokenizerDir, templateHash: directory.template.hash }, s),
-    [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),
+    async [Symbol.asyncDispose]() {
+      for (const { counts } of predictors) {
+        if (counts.asked === 0) continue
+        writeFileSync(join(stateDir, 'world-model.json'), `${JSON.stringify(counts)}\n`)
+        out.log(
+          `world model: ${counts.asked} answers asked for, ${counts.unreadable} without a verdict, ${counts.failed} failed`,
+        )
+      }
+      await engine[Symbol.asyncDispose]()
+    },
   }
 }
 
@@ -154,7 +168,7 @@ function worldModel(
   frozen: RemoteSampler,
   pool: TaskPool,
   checkSyntax: Executor['checkSyntax'],
-): Predictor {
+): ChatPredictor {
   const { prediction: p, train } = config
   // Two programs (the judged one and the one before it), the instructions and the prediction go off the context.
   const room = p.context - p.maxTokens - 2 * train.actionTokens - 700
