@@ -29,7 +29,7 @@ export function solutionsPython(): string {
   if (!existsSync(path))
     throw new MissingError(
       `the solutions' Python environment is missing (${path})`,
-      'run: npm run setup (in a clone) or: wmrl setup',
+      'run: npm run setup in the clone, or point WMRL_PYTHON at a Python that has python/requirements-solutions.lock',
     )
   return path
 }

@@ -1,13 +1,12 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { MissingError, messageOf, TaskError } from '../core/index.ts'
-import { CachedExecutor, type Executor, LocalExecutor } from '../executors/index.ts'
-import { FileBoards, GraderProcess } from '../grading/index.ts'
-import { ExecutionCache, Sqlite } from '../ledger/index.ts'
-import { executionStore } from './execution-store.ts'
-import { boardsDir, cacheDb, dataDir, sandboxState, solutionsPython } from './paths.ts'
+import type { Executor } from '../executors/index.ts'
+import type { GraderProcess } from '../grading/index.ts'
+import { dataDir } from './paths.ts'
 import { TaskPool } from './session.ts'
+import { openExecutor, openGrader } from './wiring.ts'
 
 /** What commands that execute programs share. */
 export interface Runtime extends AsyncDisposable {
@@ -28,22 +27,13 @@ export interface RuntimeOptions {
 /** Opens sandbox, caches and grader. @throws MissingError before set-up, or where nothing contains a program. */
 export async function openRuntime(o: RuntimeOptions): Promise<Runtime> {
   const workers = o.workers ?? availableParallelism()
-  mkdirSync(sandboxState(), { recursive: true })
-  const local = await LocalExecutor.open({
-    python: solutionsPython(),
-    stateDir: sandboxState(),
+  const executor = await openExecutor({
     workers,
+    cache: o.cache,
+    ...(o.cachePath === undefined ? {} : { cachePath: o.cachePath }),
     ...(o.allowUnsafe ? { allowUnsafe: true } : {}),
   })
-  let cache: ExecutionCache | undefined
-  let executor: Executor = local
-  if (o.cache) {
-    const path = o.cachePath ?? cacheDb()
-    mkdirSync(dirname(path), { recursive: true })
-    cache = new ExecutionCache(Sqlite.open(path))
-    executor = new CachedExecutor(local, executionStore(cache))
-  }
-  const grader = new GraderProcess(new FileBoards(boardsDir()))
+  const grader = openGrader()
   return {
     executor,
     grader,
@@ -51,7 +41,6 @@ export async function openRuntime(o: RuntimeOptions): Promise<Runtime> {
     workers,
     async [Symbol.asyncDispose]() {
       await Promise.allSettled([executor[Symbol.asyncDispose](), grader[Symbol.asyncDispose]()])
-      cache?.close()
     },
   }
 }

@@ -15,11 +15,14 @@ export interface ExecutorChoice {
   readonly workers?: number
   /** Default true: equal content is executed once, and what was executed is kept in WMRL's home. */
   readonly cache?: boolean
+  /** The cache's database; default the machine's own. */
+  readonly cachePath?: string
   readonly allowUnsafe?: boolean
 }
 
 /** This machine's sandbox behind the execution cache. @throws MissingError before set-up */
 export async function openExecutor(o: ExecutorChoice = {}): Promise<Executor> {
+  await mkdir(sandboxState(), { recursive: true })
   const local = await LocalExecutor.open({
     python: solutionsPython(),
     stateDir: sandboxState(),
@@ -27,8 +30,9 @@ export async function openExecutor(o: ExecutorChoice = {}): Promise<Executor> {
     ...(o.allowUnsafe === undefined ? {} : { allowUnsafe: o.allowUnsafe }),
   })
   if (o.cache === false) return local
-  await mkdir(dirname(cacheDb()), { recursive: true })
-  const cache = new ExecutionCache(Sqlite.open(cacheDb()))
+  const path = o.cachePath ?? cacheDb()
+  await mkdir(dirname(path), { recursive: true })
+  const cache = new ExecutionCache(Sqlite.open(path))
   const cached = new CachedExecutor(local, executionStore(cache))
   return Object.assign(Object.create(cached) as Executor, {
     [Symbol.asyncDispose]: async () => {
