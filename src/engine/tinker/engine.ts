@@ -69,7 +69,8 @@ export async function openTinkerEngine(o: TinkerEngineOptions, signal: AbortSign
       {
         baseModel: model.name,
         context: model.context ?? o.context,
-        rank: Math.min(o.rank, 8) || o.rank,
+        // Some servers want one rank for all of their models.
+        rank: o.rank,
         ...(o.vocab === undefined ? {} : { vocab: Math.min(o.vocab, 256) }),
         losses: [...new Set(['importance_sampling', ...o.needs.losses.filter((l) => l !== 'cross_entropy')])],
         ...(o.onProbe ? { onProbe: o.onProbe } : {}),

@@ -75,6 +75,14 @@ describe('probes find out what a server does', () => {
     expect(report).toMatchObject({ wire: 'json', deduplicates: false, samplerIsolation: 'none' })
   })
 
+  it('a server of full weights is not trained by being probed', async () => {
+    const { report, server } = await probed({ full: true, deduplicates: false, failures: 'verl' })
+    expect(report).toMatchObject({ training: 'full', samplerIsolation: 'none', frozenBaseUntouched: false })
+    expect(server.optimSteps).toBe(0)
+    expect(() => requireServer(report, needs)).toThrow(/^engine\.worldModelUrl/)
+    expect(() => requireServer(report, { ...needs, frozenBase: false })).not.toThrow()
+  })
+
   it('a server that sums, isolates samplers and says its context', async () => {
     const { report } = await probed({ reduction: 'sum', isolation: 'snapshot', promptLogprobs: 'n', context: 4096 })
     expect(report).toMatchObject({

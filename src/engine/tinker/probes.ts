@@ -136,60 +136,15 @@ export async function probeServer(session: TinkerSession, o: ProbeOptions, signa
     const base = await refusedAsUndefined(session.createSampler({ baseModel: o.baseModel }, {}, signal))
     const baseBefore = base ? await refusedAsUndefined(base.logprobs(s, signal)) : undefined
 
+    // On a server with one set of full weights a training step would change the model itself, not a copy.
+    const full = info?.lora === false
+    if (full) notes.push('full weights: isolation was not probed, since that trains; sampling and training take turns')
     say('sampler isolation')
-    const old = await model.sampler(signal)
-    await trainStep(model, ce, signal)
-    const l1 = await live()
-    const first = await old.logprobs(s, signal).catch((e: unknown) => unmeasured(e, notes))
-    const l2 = await live()
-    await trainStep(model, ce, signal)
-    const l3 = await live()
-    const again = await old.logprobs(s, signal).catch(() => undefined)
-    const samplingRollsBack = gap(l2, l1) > 1e-3
-    const frozen =
-      first !== undefined &&
-      again !== undefined &&
-      gap(tail(first), tail(again)) < 1e-4 &&
-      gap([...first].slice(1), before) < 1e-2
-    const isolation: ServerReport['samplerIsolation'] = frozen && !samplingRollsBack ? 'snapshot' : 'none'
-    if (again && gap([...again].slice(1), l3) < 1e-3) notes.push('an old sampling session samples the present weights')
-
+    const { isolation, rollsBack } = full
+      ? { isolation: 'none' as const, rollsBack: false }
+      : await isolationOf(model, { ce, s, before, live, notes }, signal)
     say('samples')
-    const sampler = await model.sampler(signal)
-    const draw = (seed: number, more: object = {}) =>
-      sampler.sample({ prompt: s.slice(0, PROMPT), maxTokens: LENGTH - PROMPT, seed, ...more }, signal)
-    let zeros = false
-    const asked = await draw(11).catch((e: unknown) => {
-      if (isFailure(e, 'not-finite')) {
-        zeros = e.failure.detail.includes('are 0')
-        notes.push(e.message)
-        return undefined
-      }
-      throw e
-    })
-    let seeds = false
-    let stride = false
-    let raw: ServerReport['sampleLogprobs'] = 'unknown'
-    let sampled = Number.NaN
-    if (asked) {
-      const same = (a: typeof asked, i: number, b: typeof asked): boolean =>
-        a.sequences[i]?.tokens.join() === b.sequences[0]?.tokens.join()
-      const twin = await draw(11)
-      const other = await draw(12)
-      seeds = same(asked, 0, twin) && !same(asked, 0, other)
-      const several = await draw(11, { count: 2 })
-      stride = seeds && same(several, 0, asked) && same(several, 1, other)
-      const check = async (q: typeof asked): Promise<number> => {
-        const tokens = q.sequences[0]!.tokens
-        const full = [...s.slice(0, PROMPT), ...tokens]
-        const d = shifted(full, { weights: full.map((_, i) => (i >= PROMPT ? 1 : 0)) })
-        const lp = (await model.forward([d], 'cross_entropy', {}, signal)).outputs[0]!.logprobs!
-        return gap(lp.slice(PROMPT - 1), q.sequences[0]!.logprobs)
-      }
-      sampled = await check(asked)
-      const cold = await draw(13, { temperature: 0.5 })
-      raw = (await check(cold)) < Math.max(0.02, 4 * sampled) ? 'raw' : 'processed'
-    }
+    const samples = await samplesOf(model, s, notes, signal)
     const baseAfter = base && baseBefore ? await refusedAsUndefined(base.logprobs(s, signal)) : undefined
     const offset = base ? await promptOffset(base, s, signal) : 'none'
     return {
@@ -199,19 +154,15 @@ export async function probeServer(session: TinkerSession, o: ProbeOptions, signa
       reduction,
       training: info?.lora === undefined ? 'unknown' : info.lora ? 'lora' : 'full',
       samplerIsolation: isolation,
-      samplingRollsBack,
+      samplingRollsBack: rollsBack,
       losses,
       maskInput,
-      seedsHonoured: seeds,
-      seedStride: stride,
-      sampleLogprobs: raw,
-      zeroLogprobs: zeros,
+      ...samples,
       echoesLogprobs: echoes,
-      samplerTrainerGap: sampled,
       promptLogprobs: offset,
       frozenBase: baseBefore !== undefined,
       frozenBaseUntouched:
-        baseBefore !== undefined && baseAfter !== undefined && gap(tail(baseBefore), tail(baseAfter)) < 1e-3,
+        !full && baseBefore !== undefined && baseAfter !== undefined && gap(tail(baseBefore), tail(baseAfter)) < 1e-3,
       gradNorm,
       context: o.context,
       notes,
@@ -256,6 +207,88 @@ async function wireForm(session: TinkerSession, signal: AbortSignal): Promise<'j
   if (json === 404 || json === 200) return 'json'
   // Refused for some other reason: the form that knows the model is missing is the one it reads.
   return (await ask(true)) === 404 ? 'protobuf' : 'json'
+}
+
+/** Two steps of training around an old sampling session: does it stay, and does sampling it undo the training? */
+async function isolationOf(
+  model: TrainingClient,
+  o: {
+    readonly ce: WireDatum
+    readonly s: readonly number[]
+    readonly before: readonly number[]
+    readonly live: () => Promise<number[]>
+    readonly notes: string[]
+  },
+  signal: AbortSignal,
+): Promise<{ isolation: ServerReport['samplerIsolation']; rollsBack: boolean }> {
+  const old = await model.sampler(signal)
+  await trainStep(model, o.ce, signal)
+  const trained = await o.live()
+  const first = await old.logprobs(o.s, signal).catch((e: unknown) => unmeasured(e, o.notes))
+  const rollsBack = gap(await o.live(), trained) > 1e-3
+  await trainStep(model, o.ce, signal)
+  const later = await o.live()
+  const again = await old.logprobs(o.s, signal).catch((e: unknown) => unmeasured(e, o.notes))
+  const stays =
+    first !== undefined &&
+    again !== undefined &&
+    gap(tail(first), tail(again)) < 1e-4 &&
+    gap(tail(first), o.before) < 1e-2
+  if (again && gap(tail(again), later) < 1e-3) o.notes.push('an old sampling session samples the present weights')
+  return { isolation: stays && !rollsBack ? 'snapshot' : 'none', rollsBack }
+}
+
+type SampleFindings = Pick<
+  ServerReport,
+  'seedsHonoured' | 'seedStride' | 'sampleLogprobs' | 'zeroLogprobs' | 'samplerTrainerGap'
+>
+
+/** Seeds, and whether the log-probabilities of samples are those of the trainer. */
+async function samplesOf(
+  model: TrainingClient,
+  s: readonly number[],
+  notes: string[],
+  signal: AbortSignal,
+): Promise<SampleFindings> {
+  const sampler = await model.sampler(signal)
+  const prompt = s.slice(0, PROMPT)
+  const draw = (seed: number, more: object = {}) =>
+    sampler.sample({ prompt, maxTokens: LENGTH - PROMPT, seed, ...more }, signal)
+  let asked: Awaited<ReturnType<typeof draw>>
+  try {
+    asked = await draw(11)
+  } catch (e) {
+    if (!isFailure(e, 'not-finite')) throw e
+    notes.push(e.message)
+    return {
+      seedsHonoured: false,
+      seedStride: false,
+      sampleLogprobs: 'unknown',
+      zeroLogprobs: e.failure.detail.includes('are 0'),
+      samplerTrainerGap: Number.NaN,
+    }
+  }
+  const same = (a: typeof asked, i: number, b: typeof asked): boolean =>
+    a.sequences[i]?.tokens.join() === b.sequences[0]?.tokens.join()
+  const twin = await draw(11)
+  const other = await draw(12)
+  const several = await draw(11, { count: 2 })
+  const honoured = same(asked, 0, twin) && !same(asked, 0, other)
+  const check = async (q: typeof asked): Promise<number> => {
+    const full = [...prompt, ...q.sequences[0]!.tokens]
+    const d = shifted(full, { weights: full.map((_, i) => (i >= PROMPT ? 1 : 0)) })
+    const lp = (await model.forward([d], 'cross_entropy', {}, signal)).outputs[0]!.logprobs!
+    return gap(lp.slice(PROMPT - 1), q.sequences[0]!.logprobs)
+  }
+  const sampled = await check(asked)
+  const cold = await check(await draw(13, { temperature: 0.5 }))
+  return {
+    seedsHonoured: honoured,
+    seedStride: honoured && same(several, 0, asked) && same(several, 1, other),
+    sampleLogprobs: cold < Math.max(0.02, 4 * sampled) ? 'raw' : 'processed',
+    zeroLogprobs: false,
+    samplerTrainerGap: sampled,
+  }
 }
 
 async function trainStep(model: TrainingClient, datum: WireDatum, signal: AbortSignal): Promise<void> {

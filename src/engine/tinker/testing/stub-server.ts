@@ -45,6 +45,8 @@ export interface StubOptions {
   readonly maxModels?: number
   readonly context?: number
   readonly vocab?: number
+  /** Full weights, of which there is one set. */
+  readonly full?: boolean
   /** Long poll before "not ready", in milliseconds of `clock`. */
   readonly longPollMs?: number
   /** Time that work takes. */
@@ -201,7 +203,7 @@ export class StubServer {
         return this.createModel(body())
       case '/get_info':
         return this.models.has(body().model_id)
-          ? json(200, { model_id: body().model_id, model_data: { lora_config: { rank: 4 } }, is_lora: true })
+          ? json(200, { model_id: body().model_id, model_data: {}, is_lora: this.o.full !== true })
           : json(404, { detail: 'Model not found' })
       case '/weights_info':
         return this.checkpoints.has(body().tinker_path)
