@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ChatDialogue, splitThinking } from './chat-dialogue.ts'
 import { ChatEndpoint } from './chat-endpoint.ts'
+import { ChatTemplate } from './chat-template.ts'
 import { SPECIALS, writeByteTokenizer } from './testing/byte-tokenizer.ts'
 import { loadTokenizerDirectory } from './tokenizer-directory.ts'
 
@@ -22,6 +23,50 @@ describe('a model’s own directory', () => {
   })
   it('names the file that is missing', () => {
     expect(() => loadTokenizerDirectory(join(dir, 'none'))).toThrow(/tokenizer\.json/)
+  })
+})
+
+/** The constructs that Qwen3's templates are made of: namespaces, reversed lists, string methods, thoughts kept after the last question. */
+const ELABORATE = `{%- if messages[0].role == 'system' %}{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}
+{%- set ns = namespace(searching=true, last=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+  {%- set index = (messages|length - 1) - loop.index0 %}
+  {%- if ns.searching and message.role == 'user' and message.content is string and not (message.content.startswith('<tool>') and message.content.endswith('</tool>')) %}
+    {%- set ns.searching = false %}{%- set ns.last = index %}
+  {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+  {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+  {%- elif message.role == 'assistant' %}
+    {%- set content = message.content %}{%- set thought = '' %}
+    {%- if message.reasoning_content is defined and message.reasoning_content is not none %}{%- set thought = message.reasoning_content %}
+    {%- elif '</think>' in content %}{%- set thought = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}{%- set content = content.split('</think>')[-1].lstrip('\\n') %}{%- endif %}
+    {%- if loop.index0 > ns.last and (loop.last or thought) %}{{- '<|im_start|>assistant\\n<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
+    {%- else %}{{- '<|im_start|>assistant\\n' + content }}{%- endif %}
+    {{- '<|im_end|>\\n' }}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- else %}{{- '<think>\\n' }}{%- endif %}{%- endif %}`
+
+describe('a template that begins the thought itself', () => {
+  it('joins turns exactly, and reads a thought whose beginning was not sampled', () => {
+    const d = loadTokenizerDirectory(dir)
+    const dialogue = new ChatDialogue({ ...d, template: new ChatTemplate(ELABORATE) }, { thinking: true })
+    const first = [
+      { role: 'system', content: 'be brief' },
+      { role: 'user', content: 'task' },
+    ] as const
+    const prompt = dialogue.prompt(first)
+    expect(d.tokenizer.decode(prompt, { skip_special_tokens: false })).toMatch(/assistant\n<think>\n$/)
+    const sampled = [...dialogue.encode('hm\n</think>\n\nprint(1)'), dialogue.end]
+    expect(dialogue.read(sampled)).toEqual({ thinking: 'hm', answer: 'print(1)' })
+    const text = d.tokenizer.decode([...prompt, ...sampled, ...dialogue.observe(dialogue.end, 'error: x', 50)], {
+      skip_special_tokens: false,
+    })
+    // The thought stays, as it was sampled: the template would have dropped it.
+    expect(text).toBe(
+      '<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\ntask<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\nprint(1)<|im_end|>\n<|im_start|>user\nerror: x<|im_end|>\n<|im_start|>assistant\n<think>\n',
+    )
   })
 })
 
