@@ -1,5 +1,5 @@
 /** `wmrl train --set engine.kind=tinker` against a stub server: the whole command, stopped and resumed. */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,9 +18,13 @@ beforeAll(() => {
 afterAll(() => rmSync(dir, { recursive: true, force: true }))
 
 /** The stub lives in this process, so the command must not block it. */
-function wmrl(args: readonly string[]): Promise<{ status: number | null; stdout: string; stderr: string }> {
+function wmrl(
+  args: readonly string[],
+  onStart: (child: ChildProcess) => void = () => undefined,
+): Promise<{ status: number | null; stdout: string; stderr: string }> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [cli, ...args])
+    onStart(child)
     let stdout = ''
     let stderr = ''
     child.stdout.on('data', (d: Buffer) => {
@@ -86,6 +90,37 @@ it('trains, stops, goes on with a new model from the checkpoint, and leaves noth
   expect(evaluated.status, evaluated.stderr).toBe(0)
   expect(stub.models.size).toBe(0)
 }, 300_000)
+
+it.each(['SIGINT', 'SIGKILL'] as const)(
+  '%s in the middle of a run, which then goes on',
+  async (how) => {
+    const stub = new StubServer({
+      clock: fastClock,
+      vocab: 320,
+      isolation: 'snapshot',
+      workMs: 5_000,
+      longPollMs: 2_000_000,
+    })
+    await using server = await serve(stub)
+    const run = join(dir, how)
+    const metrics = join(run, 'metrics.jsonl')
+    const stopped = await wmrl(['train', '--json', '--run', run, ...settings(server.url, 500)], async (child) => {
+      while (!existsSync(metrics) || readFileSync(metrics, 'utf8').split('\n').length < 3)
+        await new Promise((r) => setTimeout(r, 20))
+      child.kill(how)
+    })
+    if (how === 'SIGINT') {
+      expect(stopped.status, stopped.stderr).toBe(130)
+      expect(stub.models.size).toBe(0)
+    } else expect(stub.models.size).toBe(1)
+    const done = readFileSync(metrics, 'utf8').trim().split('\n').length
+    const on = await wmrl(['train', '--json', '--resume', '--run', run, '--set', `train.steps=${done + 1}`])
+    expect(on.status, on.stderr).toBe(0)
+    if (how === 'SIGKILL') expect(on.stderr).toContain('which an earlier process left behind')
+    expect(stub.models.size).toBe(0)
+  },
+  300_000,
+)
 
 it('a server that a run cannot use is a configuration error, exit code 2', async () => {
   const stub = new StubServer({ clock: fastClock, vocab: 320, sampler: 'zeros' })
