@@ -45,10 +45,15 @@ export async function openTinkerEngine(o: TinkerEngineOptions, signal: AbortSign
   const journal = fileJournal(join(o.stateDir, 'tinker-models.jsonl'))
   const orphans = journal.open()
   const log = o.log ?? (() => undefined)
+  let queue = ''
   const clientOptions: Omit<ClientOptions, 'baseUrl'> = {
     ...(o.apiKey ? { apiKey: o.apiKey } : {}),
     ...(o.concurrency ? { concurrency: o.concurrency } : {}),
-    onQueue: (what, why) => log(`${what} waits: ${why}`),
+    onQueue(what, why) {
+      // Every request says it at every poll; people need it once.
+      if (why !== queue) log(`${what} waits: ${why}`)
+      queue = why
+    },
     ...o.client,
   }
   const client = new TinkerClient({ baseUrl: o.url, journal, ...clientOptions })

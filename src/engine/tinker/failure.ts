@@ -61,7 +61,6 @@ const RETRYABLE: ReadonlySet<Failure['kind']> = new Set([
   'timeout',
   'billing',
   'unreadable',
-  'future-expired',
 ])
 
 export function isFailure<K extends Failure['kind']>(
