@@ -195,6 +195,16 @@ describe('numbers that are not finite', () => {
     expect(server.optimSteps).toBe(steps)
   })
 
+  it('the forward call of the two-call form', async () => {
+    const server = stub()
+    await using engine = await engineOn(server)
+    const model = await engine.open('frozen', signal)
+    server.models.get(model.id)!.model.theta[3] = Number.NaN
+    const d = data.map((x) => ({ ...x, reference: x.tokens.map(() => -3) }))
+    await expect(model.forwardBackward(d, { kind: 'importance_sampling', kl: 0.1 }, signal)).rejects.toThrow('unloaded')
+    expect(server.models.size).toBe(0)
+  })
+
   it('a loss that a JSON server cannot even encode', async () => {
     const server = stub({ wire: 'json' })
     await using engine = await engineOn(server)

@@ -119,7 +119,11 @@ export class RemoteModel implements Model, AsyncDisposable {
         data,
         loss,
         server,
-        this.#finite(await this.o.training.forward(forwardData(data), 'cross_entropy', {}, signal), data),
+        await this.#checked(
+          await this.o.training.forward(forwardData(data), 'cross_entropy', {}, signal),
+          data,
+          signal,
+        ),
       )
     const out = await this.#train(call, signal)
     const logprobs = await this.#checked(out, data, signal)
@@ -208,7 +212,8 @@ export class RemoteModel implements Model, AsyncDisposable {
     )
   }
 
-  #finite(out: ForwardOutput, data: readonly Datum[]): Float32Array[] {
+  /** One row a datum, in step with its tokens. */
+  #rows(out: ForwardOutput, data: readonly Datum[]): Float32Array[] {
     return out.outputs.map((row, i) => {
       const lp = row.logprobs
       const n = data[i]!.tokens.length - 1
@@ -223,7 +228,7 @@ export class RemoteModel implements Model, AsyncDisposable {
 
   async #checked(out: ForwardOutput, data: readonly Datum[], signal: AbortSignal): Promise<Float32Array[]> {
     signal.throwIfAborted()
-    const logprobs = this.#finite(out, data)
+    const logprobs = this.#rows(out, data)
     for (const [i, row] of logprobs.entries()) {
       for (let t = 1; t < row.length; t++)
         if (!Number.isFinite(row[t]!)) await this.#lose(`log-probability ${t} of datum ${i} is ${row[t]}`)
