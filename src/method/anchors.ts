@@ -32,31 +32,34 @@ export function chooseBySize(
   r: Random,
 ): { chosen: number[]; pi: number[] } {
   const pi = inclusion(size, count, floor)
-  let u = r.next()
+  const u = r.next()
   const chosen: number[] = []
-  let cumulative = 0
+  // Points u, u + 1, … on the line of cumulated probabilities; the last end is `count` itself, whatever the sum rounds to.
+  let from = 0
   for (let i = 0; i < pi.length; i++) {
-    cumulative += pi[i]!
-    if (u < cumulative - 1e-12) {
-      chosen.push(i)
-      u += 1
-    }
+    const to = i === pi.length - 1 ? count : from + pi[i]!
+    if (Math.ceil(to - u) > Math.ceil(from - u)) chosen.push(i)
+    from = to
   }
   return { chosen, pi }
 }
 
+/** What a sum of probabilities may be off by. */
+const ROUNDING = 1e-12
+
 function inclusion(size: readonly number[], count: number, floor: number): number[] {
   const n = size.length
   if (count >= n) return size.map(() => 1)
-  if (floor * n > count) throw new RangeError(`a floor of ${floor} for ${n} groups exceeds ${count} anchors`)
+  if (floor * n > count * (1 + 1e-9))
+    throw new RangeError(`a floor of ${floor} for ${n} groups exceeds ${count} anchors`)
   const certain = new Set<number>()
   for (;;) {
     const rest = size.map((_, i) => i).filter((i) => !certain.has(i))
     const mass = count - certain.size - floor * rest.length
     const total = rest.reduce((s, i) => s + size[i]!, 0)
     const pi = size.map((s, i) => (certain.has(i) ? 1 : floor + (total > 0 ? (mass * s) / total : mass / rest.length)))
-    const over = rest.filter((i) => pi[i]! > 1)
-    if (over.length === 0) return pi
+    const over = rest.filter((i) => pi[i]! > 1 + ROUNDING)
+    if (over.length === 0) return pi.map((p) => Math.min(1, p))
     for (const i of over) certain.add(i)
   }
 }

@@ -36,9 +36,9 @@ import { evaluateOn, judged, withAgent } from './eval.ts'
 import { fidelityOf } from './fidelity.ts'
 import { runTraining, stepLine, type TrainingReport } from './train.ts'
 
-/** What the demo trains with; `wmrl train --set …` changes any of it. Learning rates were chosen on dev tasks (docs/LOG.md). */
+/** What the demo trains with; `wmrl train --set …` changes any of it. How it was chosen: docs/LOG.md. */
 export const DEMO: Record<string, unknown> = {
-  train: { steps: 36, turns: 1, learningRate: 3e-4, evalEvery: 12, devSamples: 2, checkpointEvery: 12 },
+  train: { steps: 40, turns: 1, learningRate: 3e-4, entropy: 0.002, evalEvery: 20, devSamples: 2, checkpointEvery: 20 },
   method: { mode: 'recommended' },
 }
 const SAMPLES = 4
@@ -226,8 +226,11 @@ async function prepareBuiltin({ out, signal }: CommandContext): Promise<void> {
     throw new MissingError(`${bad.length} of ${results.length} tasks could not be prepared`, bad[0]!.detail)
 }
 
-/** The anchors alone, with the learning rate that was best for them on dev tasks. */
-const CONTROL = { method: { mode: 'anchors-only' }, train: { ...(DEMO.train as object), learningRate: 1e-3 } }
+/** The anchors alone, at the same executions and learning rate; no dev evaluation, which changes nothing. */
+const CONTROL = {
+  method: { mode: 'anchors-only' },
+  train: { ...(DEMO.train as Record<string, unknown>), evalEvery: 0 },
+}
 
 function recordedCopy(): string {
   const shipped = join(packageRoot(), 'assets', 'demo', 'executions.db')
