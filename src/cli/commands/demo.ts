@@ -156,9 +156,12 @@ async function demo(
 ): Promise<{ json: object; text: string }> {
   const wall0 = Date.now()
   const cpu0 = process.cpuUsage()
-  const sandbox = { cpuS: 0, executions: 0 }
+  const sandbox = { cpuS: 0, executions: 0, recorded: 0 }
   const count = (e: { cached: boolean; cpuS: number }): void => {
-    if (e.cached) return
+    if (e.cached) {
+      sandbox.recorded++
+      return
+    }
     sandbox.cpuS += e.cpuS
     sandbox.executions++
   }
@@ -178,8 +181,9 @@ async function demo(
   await using fresh = await openRuntime({ cache: true, cachePath: freshCache() })
   out.log(`held-out tasks: ${(await fresh.pool.select('builtin', 'heldout')).map((t) => t.id).join(', ')}`)
   const fixed = await fixedRows(recorded, nano, first, count, signal)
+  const fromRecording = sandbox.recorded > 0
   for (const f of fixed)
-    out.log(`fixed program ${f.name.padEnd(9)} score ${f.score.toFixed(3)}${o.cache ? ' (recorded)' : ''}`)
+    out.log(`fixed program ${f.name.padEnd(9)} score ${f.score.toFixed(3)}${fromRecording ? ' (recorded)' : ''}`)
   const rows: RecordedRow[] = [...fixed.flatMap((f) => f.rows)]
   const results: SeedResult[] = []
   for (let seed = 0; seed < o.seeds; seed++)
@@ -190,7 +194,7 @@ async function demo(
         fresh,
         config: base(seed),
         control: o.control ? base(seed, CONTROL) : undefined,
-        cache: o.cache,
+        cache: fromRecording,
         count,
         rows,
       }),
