@@ -1,5 +1,5 @@
 /** The command against a live SkyRL server: check, three steps of training with a resume in between, nothing left loaded. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -69,6 +69,8 @@ it('trains three steps with a resume in between', () => {
   expect(second.status, second.stderr).toBe(0)
   expect(JSON.parse(second.stdout)).toMatchObject({ steps: 3, stoppedBy: 'steps' })
   expect(readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n')).toHaveLength(3)
+  for (const name of ['adapter_config.json', 'tokenizer.json', 'README.md'])
+    expect(existsSync(join(run, 'adapter', name)), name).toBe(true)
   // Every model that the journal opened was closed again.
   const journal = readFileSync(join(run, 'checkpoints', 'tinker-models.jsonl'), 'utf8')
   const count = (op: string): number => journal.split('\n').filter((l) => l.includes(`"op":"${op}"`)).length
