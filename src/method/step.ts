@@ -226,6 +226,7 @@ function alarmsOf(config: MethodConfig, s: MethodState, results: readonly GroupR
   if (predicts && s.stepsWithoutAnchor >= a.noAnchorSteps)
     out.push(`no executed anchor for ${s.stepsWithoutAnchor} steps`)
   const ties = results.filter((r) => r.tied).length / Math.max(1, results.length)
-  if (ties > a.tieShare) out.push(`${(100 * ties).toFixed(0)} % of groups are tied`)
+  // One group (anchors alone) is tied or not: a share of it says nothing.
+  if (results.length >= 4 && ties > a.tieShare) out.push(`${(100 * ties).toFixed(0)} % of groups are tied`)
   return out
 }
