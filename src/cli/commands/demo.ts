@@ -38,7 +38,7 @@ import { runTraining, stepLine, type TrainingReport } from './train.ts'
 
 /** What the demo trains with; `wmrl train --set …` changes any of it. How it was chosen: docs/LOG.md. */
 export const DEMO: Record<string, unknown> = {
-  train: { steps: 40, turns: 1, learningRate: 3e-4, entropy: 0.002, evalEvery: 20, devSamples: 2, checkpointEvery: 20 },
+  train: { steps: 30, turns: 1, learningRate: 1e-4, kl: 0.05, evalEvery: 15, devSamples: 2, checkpointEvery: 15 },
   method: { mode: 'recommended' },
 }
 const SAMPLES = 4
