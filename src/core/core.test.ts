@@ -84,7 +84,6 @@ describe('the one renderer', () => {
   })
   it('takes control characters and direction marks out of program output', () => {
     const text = cleanDetail('a\u001b[31mred\u0000\u202eb')
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
     expect(text).not.toMatch(/[\u0000-\u001f\u202e]/)
   })
   it('keeps head and tail of a long detail', () => {
