@@ -111,6 +111,13 @@ export const runConfig = z.strictObject({
       groupSize: z.number().int().min(2).default(8),
       turns: positive.default(2),
       learningRate: z.number().positive().default(3e-4),
+      adamEpsilon: z
+        .number()
+        .positive()
+        .default(1e-8)
+        .describe(
+          'added to AdamW’s denominator; above a weight’s usual gradient it keeps noise from moving that weight',
+        ),
       clipLow: z.number().positive().default(0.2),
       clipHigh: z.number().positive().default(0.28),
       kl: z.number().min(0).default(0).describe('weight of the divergence from the frozen backbone (k3)'),

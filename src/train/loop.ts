@@ -237,6 +237,7 @@ async function oneStep(
               kl: config.train.kl,
             },
       learningRate: config.train.learningRate,
+      epsilon: config.train.adamEpsilon,
       gradClip: config.train.gradClip,
       groupSize: config.train.groupSize,
     },

@@ -118,6 +118,8 @@ function datumOf(t: Trajectory, advantage: number): Datum {
 export interface UpdateOptions {
   readonly loss: Pick<Loss, 'kind' | 'clipLow' | 'clipHigh' | 'entropyBonus' | 'kl' | 'truncate'>
   readonly learningRate: number
+  /** Of AdamW; 1e-8 unless given. */
+  readonly epsilon?: number
   readonly gradClip: number
   readonly groupSize: number
 }
@@ -158,6 +160,14 @@ export async function update(
   const normaliser = Math.max(1, o.result.divisor) * u.groupSize
   const loss = await model.forwardBackward(withReference, { ...u.loss, normaliser }, signal)
   if (!Number.isFinite(loss.loss)) return { loss, step: undefined, none: undefined }
-  const step = await model.optimStep({ learningRate: u.learningRate, gradClip: u.gradClip, weightDecay: 0 }, signal)
+  const step = await model.optimStep(
+    {
+      learningRate: u.learningRate,
+      gradClip: u.gradClip,
+      weightDecay: 0,
+      ...(u.epsilon === undefined ? {} : { epsilon: u.epsilon }),
+    },
+    signal,
+  )
   return { loss, step, none: undefined }
 }

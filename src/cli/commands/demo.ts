@@ -124,6 +124,8 @@ interface SeedResult {
   readonly training: TrainingReport
   readonly fidelity: Fidelity
   readonly control: Evaluated | undefined
+  /** Of the programs that training executed, the control's too. */
+  readonly trainingCpuS: number
 }
 
 export function demoCommand(program: Command): void {
@@ -214,7 +216,7 @@ async function demo(
     results,
     fixed,
     sandbox,
-    cpuS: (cpu.user + cpu.system) / 1e6 + sandbox.cpuS,
+    cpuS: (cpu.user + cpu.system) / 1e6 + sandbox.cpuS + results.reduce((a, r) => a + r.trainingCpuS, 0),
     wallS: (Date.now() - wall0) / 1000,
     first,
   })
@@ -313,7 +315,8 @@ async function oneSeed(
   out.log(
     `seed ${seed}: after   score ${main.after.score.toFixed(3)}  valid ${main.after.valid.toFixed(2)}  percentile ${main.after.percentile.toFixed(3)}`,
   )
-  const control = o.control ? (await train(o.control, 'anchors-only')).after : undefined
+  const other = o.control ? await train(o.control, 'anchors-only') : undefined
+  const control = other?.after
   if (control) out.log(`seed ${seed}: anchors only, same executions: score ${control.score.toFixed(3)}`)
   return {
     seed,
@@ -323,6 +326,7 @@ async function oneSeed(
     training: main.report,
     fidelity: fidelityOf(main.dir),
     control,
+    trainingCpuS: main.report.totals.sandboxCpuS + (other?.report.totals.sandboxCpuS ?? 0),
   }
 }
 
