@@ -26,6 +26,8 @@ let failed = 0
 if (existsSync(report)) {
   for (const file of JSON.parse(readFileSync(report, 'utf8')).testResults) {
     passed += file.assertionResults.filter((t) => t.status === 'passed').length
+    for (const t of file.assertionResults.filter((x) => x.status === 'pending' || x.status === 'skipped'))
+      process.stdout.write(`skipped, for want of something on this machine: ${t.fullName}\n`)
     const bad = file.assertionResults.filter((t) => t.status === 'failed').length
     // A file that could not even be loaded is one failure.
     failed += bad === 0 && file.status === 'failed' ? 1 : bad

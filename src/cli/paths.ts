@@ -21,6 +21,7 @@ export const cacheDb = (): string => join(home(), 'cache.db')
 export const sandboxState = (): string => join(home(), 'sandbox')
 export const runsDir = (): string => join(home(), 'runs')
 export const boardsDir = (): string => join(packageRoot(), 'assets', 'boards')
+export const smallBoardsFile = (): string => join(boardsDir(), 'small.json')
 export const backboneDir = (): string => join(packageRoot(), 'assets', 'backbone')
 
 /** Python of the solutions' environment. @throws MissingError before set-up. */

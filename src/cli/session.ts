@@ -118,6 +118,7 @@ export async function openNano(
         brief: pool.brief,
         checkSyntax,
         seed: config.seed,
+        sharpening: engine.config.logitScale,
         details: config.train.turns > 1,
       }),
     [Symbol.asyncDispose]: () => engine[Symbol.asyncDispose](),

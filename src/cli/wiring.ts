@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { packageRoot } from '../core/index.ts'
+import { ConfigError, keyed, packageRoot } from '../core/index.ts'
 import { CachedExecutor, type Executor, LocalExecutor } from '../executors/index.ts'
-import { type BoardStore, FileBoards, GraderProcess } from '../grading/index.ts'
+import { type BoardStore, FileBoards, GraderProcess, ScoreBoards } from '../grading/index.ts'
 import { ExecutionCache, Sqlite } from '../ledger/index.ts'
 import { executionStore } from './execution-store.ts'
-import { boardsDir, cacheDb, home, sandboxState, solutionsPython } from './paths.ts'
+import { boardsDir, cacheDb, home, sandboxState, smallBoardsFile, solutionsPython } from './paths.ts'
 
 /** Whether this package runs in its own clone, where what it makes may be committed. */
 export const inClone = (): boolean => existsSync(join(packageRoot(), 'src', 'cli', 'main.ts'))
@@ -49,12 +49,31 @@ export const ownBoardsDir = (): string => (inClone() ? boardsDir() : join(home()
 export function boardStore(): BoardStore & { path(ref: { suite: string; id: string }): string | undefined } {
   const shipped = new FileBoards(boardsDir())
   const own = new FileBoards(ownBoardsDir())
+  const small = new ScoreBoards(smallBoardsFile())
   const pathIn = (dir: string, ref: { suite: string; id: string }): string => join(dir, ref.suite, `${ref.id}.json`)
   return {
-    scores: (ref, scope) => (existsSync(pathIn(own.dir, ref)) ? own : shipped).scores(ref, scope),
+    scores: (ref, scope) =>
+      ref.suite === 'small'
+        ? small.scores(ref, scope)
+        : (existsSync(pathIn(own.dir, ref)) ? own : shipped).scores(ref, scope),
     path: (ref) => [own.dir, shipped.dir].map((d) => pathIn(d, ref)).find((p) => existsSync(p)),
   }
 }
 
 /** The grader's process. Dispose of it. */
 export const openGrader = (boards: BoardStore = boardStore()): GraderProcess => new GraderProcess(boards)
+
+/**
+ * Ids of `n` little tasks to train on beside a suite's own: the first tables, which are quick to prepare, and as many of the
+ * texts, pictures and series, by a keyed draw. The same for every seed.
+ * @throws ConfigError where fewer have a leaderboard
+ */
+export function littleIds(n: number): string[] {
+  const ids = new ScoreBoards(smallBoardsFile()).ids()
+  const tables = ids.filter((id) => id.startsWith('table-'))
+  const others = keyed('little').shuffle(ids.filter((id) => !id.startsWith('table-')))
+  const chosen = [...others.slice(0, n >> 1), ...tables].slice(0, n)
+  if (chosen.length < n)
+    throw new ConfigError('tasks.little', `${chosen.length} little tasks have a leaderboard, ${n} are asked for`)
+  return chosen.sort()
+}

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { GraderError, type TaskRef } from '../core/index.ts'
-import { FileBoards } from './boards.ts'
+import { FileBoards, ScoreBoards } from './boards.ts'
 
 const dir = mkdtempSync(join(tmpdir(), 'wmrl-boards-'))
 mkdirSync(join(dir, 'builtin'))
@@ -72,4 +72,28 @@ test('no file', () => {
   expect(() => scores({ suite: 'builtin', id: 'nowhere', modality: 'text', split: 'dev' })).toThrow(
     /nowhere\.json.*wmrl tasks boards/,
   )
+})
+
+const small = (id: string): TaskRef => ({ suite: 'small', id, modality: 'tabular', split: 'train' })
+const scoresAt = (name: string, text: string): ScoreBoards => {
+  writeFileSync(join(dir, name), text)
+  return new ScoreBoards(join(dir, name))
+}
+
+test('boards of a whole suite: feedback best first, no final board, unknown tasks and broken files in one line', () => {
+  const file = {
+    schema: 'wmrl-scores/1',
+    suite: 'small',
+    tasks: { up: { higherIsBetter: true, feedback: [1, 3, 2] }, down: { higherIsBetter: false, feedback: [2, 1] } },
+  }
+  const b = scoresAt('small.json', JSON.stringify(file))
+  expect(b.ids()).toEqual(['down', 'up'])
+  expect(b.scores(small('up'), 'feedback')).toEqual([3, 2, 1])
+  expect(b.scores(small('down'), 'feedback')).toEqual([1, 2])
+  expect(() => b.scores(small('up'), 'final')).toThrow(/no final leaderboard.*evaluate on builtin/)
+  expect(() => b.scores(small('other'), 'feedback')).toThrow(/other has no feedback leaderboard/)
+  expect(new ScoreBoards(join(dir, 'none.json')).ids()).toEqual([])
+  expect(() => scoresAt('cut.json', '{"sch').ids()).toThrow(/cut\.json.*run: wmrl lab corpus$/)
+  const one = { ...file, tasks: { t: { higherIsBetter: true, feedback: [1] } } }
+  expect(() => scoresAt('one.json', JSON.stringify(one)).ids()).toThrow(/tasks\.t\.feedback.*at least two entries/)
 })

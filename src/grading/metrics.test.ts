@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { METRIC_NAMES, type MetricName } from '../tasks/index.ts'
-import { averageRanks, evaluate, roundHalfEven } from './metrics.ts'
+import { evaluate, roundHalfEven } from './metrics.ts'
 
 interface Case {
   readonly metric: MetricName
@@ -53,10 +53,6 @@ test('a metric does not depend on the order of rows', () => {
     const event = c.event && order.map((i) => c.event![i]!)
     expect(score(turned(c.truth), turned(c.pred), event)).toBeCloseTo(score(c.truth, c.pred, c.event), 9)
   }
-})
-
-test('ranks share the average of their places', () => {
-  expect(averageRanks([3, 1, 3, 2])).toEqual([3.5, 1, 3.5, 2])
 })
 
 test('halves are rounded to the even neighbour', () => {

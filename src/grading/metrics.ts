@@ -1,3 +1,4 @@
+import { averageRanks, rankCorrelation } from '../core/index.ts'
 import type { MetricName } from '../tasks/index.ts'
 
 /**
@@ -11,19 +12,6 @@ function meanOf(n: number, f: (i: number) => number): number {
   let s = 0
   for (let i = 0; i < n; i++) s += f(i)
   return s / n
-}
-
-/** Ranks from 1, ties share the average of their places. */
-export function averageRanks(x: readonly number[]): number[] {
-  const order = x.map((_, i) => i).sort((a, b) => x[a]! - x[b]!)
-  const out = new Array<number>(x.length)
-  for (let i = 0; i < order.length; ) {
-    let j = i
-    while (j < order.length && x[order[j]!] === x[order[i]!]) j++
-    for (let k = i; k < j; k++) out[order[k]!] = (i + j + 1) / 2
-    i = j
-  }
-  return out
 }
 
 export const rmse = (y: readonly number[], p: readonly number[]): number =>
@@ -63,21 +51,7 @@ export const poissonDeviance = (y: readonly number[], p: readonly number[]): num
   })
 
 /** Pearson correlation of average ranks; 0 where either side is constant. */
-export function spearman(y: readonly number[], p: readonly number[]): number {
-  const a = averageRanks(y)
-  const b = averageRanks(p)
-  const ma = mean(a)
-  const mb = mean(b)
-  let sab = 0
-  let saa = 0
-  let sbb = 0
-  for (let i = 0; i < a.length; i++) {
-    sab += (a[i]! - ma) * (b[i]! - mb)
-    saa += (a[i]! - ma) ** 2
-    sbb += (b[i]! - mb) ** 2
-  }
-  return saa === 0 || sbb === 0 ? 0 : sab / Math.sqrt(saa * sbb)
-}
+export const spearman = (y: readonly number[], p: readonly number[]): number => rankCorrelation(y, p) ?? 0
 
 export function auc(y: readonly number[], p: readonly number[]): number {
   const r = averageRanks(p)

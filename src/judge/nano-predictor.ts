@@ -20,6 +20,8 @@ export interface NanoPredictorOptions {
   /** Python's own compile(): a check, not an execution; exact on both sides. */
   checkSyntax(code: string, signal: AbortSignal): Promise<{ type: string; message: string } | undefined>
   readonly seed: number
+  /** Logit scale folded into the checkpoint for sampling (default 1): beliefs are read without it, as they were learnt. */
+  readonly sharpening?: number
   /** Whether to write an error's text for failures that the agent will read (costs a short decode). */
   readonly details: boolean
 }
@@ -141,7 +143,8 @@ export class NanoPredictor implements Predictor {
   private belief(logprobs: Float32Array, a: Attempt): Belief | undefined {
     const top = Math.max(...logprobs)
     if (!Number.isFinite(top)) return undefined
-    const w = this.kinds.map((_, i) => Math.exp(logprobs[i]! - top))
+    const scale = this.o.sharpening ?? 1
+    const w = this.kinds.map((_, i) => Math.exp((logprobs[i]! - top) / scale))
     const total = w.reduce((s, v) => s + v, 0)
     if (!Number.isFinite(total)) return undefined
     const alternatives = this.kinds.map((k, i) => ({

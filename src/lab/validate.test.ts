@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { type BoardFile, GraderProcess } from '../grading/index.ts'
 import { toyTask } from '../grading/testing.ts'
 import type { TaskCard } from '../tasks/index.ts'
-import { rankCorrelation, validateBoard, validateTask } from './validate.ts'
+import { validateBoard, validateTask } from './validate.ts'
 
 const boards = { scores: () => [0, 0.5, 1] }
 const leakChecks = { featureRowsInBothSides: 0, proxySuspected: false }
@@ -90,10 +90,4 @@ describe('boards', () => {
   test('too many crippled', () => expect(bad(board(70, 15, (i) => i))).toEqual(['board crippled']))
   test('all the same', () => expect(bad(board(70, 0, () => 1))).toEqual(['board spread', 'board agreement']))
   test('two orders that disagree', () => expect(bad(board(70, 0, (i) => -i))).toEqual(['board agreement']))
-})
-
-test('rank correlation', () => {
-  expect(rankCorrelation([1, 2, 3, 4], [10, 20, 30, 40])).toBeCloseTo(1, 12)
-  expect(rankCorrelation([1, 2, 3, 4], [4, 3, 2, 1])).toBeCloseTo(-1, 12)
-  expect(rankCorrelation([1, 1, 1], [1, 2, 3])).toBe(0)
 })

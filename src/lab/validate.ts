@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type InvalidCode, messageOf, type Scope } from '../core/index.ts'
-import { type Answers, averageRanks, type BoardFile, type Grader, readAnswers, readCsv } from '../grading/index.ts'
+import { type InvalidCode, messageOf, rankCorrelation, type Scope } from '../core/index.ts'
+import { type Answers, type BoardFile, type Grader, readAnswers, readCsv } from '../grading/index.ts'
 import { type Task, type TaskCard, testIds } from '../tasks/index.ts'
 import { CRIPPLED_SHARE, LEAST_ENTRIES } from './boards/compose.ts'
 
@@ -92,10 +92,11 @@ export function validateBoard(b: BoardFile): Check[] {
     const x = b.entries.map((e) => e[s]).sort((p, q) => (b.higherIsBetter ? q - p : p - q))
     return { best: x[0]!, median: x[n >> 1]!, last: x[n - 1]!, distinct: new Set(x).size }
   })
-  const agreement = rankCorrelation(
-    b.entries.map((e) => e.feedback),
-    b.entries.map((e) => e.final),
-  )
+  const agreement =
+    rankCorrelation(
+      b.entries.map((e) => e.feedback),
+      b.entries.map((e) => e.final),
+    ) ?? 0
   return [
     { name: 'board size', ok: n >= LEAST_ENTRIES, detail: `${n} entries` },
     { name: 'board crippled', ok: crippled <= CRIPPLED_SHARE * n, detail: `${crippled} of ${n}` },
@@ -106,22 +107,6 @@ export function validateBoard(b: BoardFile): Check[] {
     },
     { name: 'board agreement', ok: agreement >= LEAST_AGREEMENT, detail: agreement.toFixed(3) },
   ]
-}
-
-/** Spearman's rank correlation; ties share the average of their places. */
-export function rankCorrelation(a: readonly number[], b: readonly number[]): number {
-  const x = averageRanks(a)
-  const y = averageRanks(b)
-  const m = (x.length + 1) / 2
-  let sxy = 0
-  let sxx = 0
-  let syy = 0
-  for (let i = 0; i < x.length; i++) {
-    sxy += (x[i]! - m) * (y[i]! - m)
-    sxx += (x[i]! - m) ** 2
-    syy += (y[i]! - m) ** 2
-  }
-  return sxx === 0 || syy === 0 ? 0 : sxy / Math.sqrt(sxx * syy)
 }
 
 async function table(path: string): Promise<{ header: string[]; rows: string[][] }> {

@@ -1,3 +1,5 @@
+import { rankCorrelation } from '../core/index.ts'
+
 /** A mean with its 95 % interval; lo and hi are null where n < 2 (one value has no interval). */
 export interface Interval {
   readonly mean: number | null
@@ -33,36 +35,9 @@ export function tQuantile975(df: number): number {
   return z + (z ** 3 + z) / (4 * df) + (5 * z ** 5 + 16 * z ** 3 + 3 * z) / (96 * df * df)
 }
 
-/** Average ranks from 1. */
-export function ranks(x: readonly number[]): number[] {
-  const order = x.map((_, i) => i).sort((a, b) => x[a]! - x[b]!)
-  const out = new Array<number>(x.length)
-  for (let i = 0; i < order.length; ) {
-    let j = i
-    while (j < order.length && x[order[j]!] === x[order[i]!]) j++
-    for (let k = i; k < j; k++) out[order[k]!] = (i + j + 1) / 2
-    i = j
-  }
-  return out
-}
-
 /** Spearman's correlation by mid-ranks; undefined where either side is constant (a constant predictor ranks nothing). */
-export function spearman(a: readonly number[], b: readonly number[]): number | undefined {
-  if (a.length < 3) return undefined
-  const x = ranks(a)
-  const y = ranks(b)
-  const mx = mean(x)
-  const my = mean(y)
-  let sxy = 0
-  let sxx = 0
-  let syy = 0
-  for (let i = 0; i < x.length; i++) {
-    sxy += (x[i]! - mx) * (y[i]! - my)
-    sxx += (x[i]! - mx) ** 2
-    syy += (y[i]! - my) ** 2
-  }
-  return sxx === 0 || syy === 0 ? undefined : sxy / Math.sqrt(sxx * syy)
-}
+export const spearman = (a: readonly number[], b: readonly number[]): number | undefined =>
+  a.length < 3 ? undefined : rankCorrelation(a, b)
 
 /** "gain" only where the whole interval lies on one side of 0. */
 export function verdictOf(i: Interval): 'higher' | 'lower' | 'no difference' {

@@ -102,6 +102,12 @@ export const runConfig = z.strictObject({
       suite: z.enum(['builtin', 'small', 'mle-dojo']).default('builtin'),
       split: z.enum(['train', 'dev']).default('train').describe('tasks that are trained on'),
       only: z.array(z.string()).optional().describe('ids, instead of the whole split'),
+      little: z
+        .number()
+        .int()
+        .min(0)
+        .default(0)
+        .describe('little tasks of the suite small that are trained on beside the split, a keyed choice of so many'),
     })
     .prefault({}),
   train: z

@@ -24,7 +24,7 @@ import {
   summarise,
   verdictOf,
 } from '../../report/index.ts'
-import { prepareTasks } from '../../tasks/index.ts'
+import { type BuiltSuite, prepareTasks } from '../../tasks/index.ts'
 import { methodOf, type RunConfig } from '../../train/index.ts'
 import { type CommandContext, Failed, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
@@ -32,6 +32,7 @@ import { artefactDir, dataDir, home, runsDir, solutionsPython } from '../paths.t
 
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { backboneCard, makeJudges, type NanoEngine, openNano } from '../session.ts'
+import { littleIds } from '../wiring.ts'
 import { evaluateOn, judged, withAgent } from './eval.ts'
 import { fidelityOf } from './fidelity.ts'
 import { runTraining, stepLine, type TrainingReport } from './train.ts'
@@ -181,8 +182,8 @@ async function demo(
     const c = loadConfig({ base: { ...DEMO, ...more, seed } })
     return o.steps === undefined ? c : { ...c, train: { ...c.train, steps: o.steps } }
   }
-  await prepareBuiltin(ctx)
   const first = base(0)
+  await prepareAll(ctx, first.tasks.little)
   await using nano = await openNano(
     { threads: first.engine.threads, checkpointDir: join(runsDir(), 'demo', 'checkpoints') },
     signal,
@@ -222,11 +223,16 @@ async function demo(
   })
 }
 
-/** The built-in tasks, from their packages: at once where they are there already. */
-async function prepareBuiltin({ out, signal }: CommandContext): Promise<void> {
+/** The built-in tasks and the little ones that training takes, from their packages: at once where they are there already. */
+async function prepareAll(ctx: CommandContext, little: number): Promise<void> {
+  await prepare(ctx, 'builtin', [])
+  if (little > 0) await prepare(ctx, 'small', littleIds(little))
+}
+
+async function prepare({ out, signal }: CommandContext, suite: BuiltSuite, ids: readonly string[]): Promise<void> {
   const results = await prepareTasks({
-    suite: 'builtin',
-    ids: [],
+    suite,
+    ids,
     dataDir: dataDir(),
     artefactDir: artefactDir(),
     python: solutionsPython(),
@@ -237,7 +243,7 @@ async function prepareBuiltin({ out, signal }: CommandContext): Promise<void> {
   })
   const bad = results.filter((r) => r.status === 'failed' || r.status === 'missing')
   for (const r of bad) out.log(`task ${r.id}: ${r.detail}`)
-  if (bad.length > results.length / 2)
+  if (bad.length > (suite === 'builtin' ? results.length / 2 : 0))
     throw new MissingError(`${bad.length} of ${results.length} tasks could not be prepared`, bad[0]!.detail)
 }
 

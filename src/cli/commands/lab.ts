@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { FileBoards, GraderProcess } from '../../grading/index.ts'
@@ -8,7 +8,7 @@ import { shipBackbone } from '../../lab/pretrain/ship.ts'
 import { programScorer, RAW_BOARDS } from '../../lab/score-program.ts'
 import { loadTask, preparedIds, type Task } from '../../tasks/index.ts'
 import { type CommandContext, run } from '../command.ts'
-import { backboneDir, boardsDir, dataDir, home } from '../paths.ts'
+import { backboneDir, boardsDir, dataDir, home, smallBoardsFile } from '../paths.ts'
 import { openRuntime } from '../runtime.ts'
 
 /** How the shipped artefacts were made; takes CPU-hours, goes on where it stopped. */
@@ -57,6 +57,7 @@ async function deps(ctx: CommandContext): Promise<RecipeDeps & AsyncDisposable> 
     heldout: builtin.filter((t) => t.card.split === 'heldout'),
     scorer: programScorer(rt.executor, grader, LIMIT_PROFILES.demo),
     board: (t) => boards.scores(t.ref, 'feedback'),
+    writeSmallBoards: (f) => writeFileSync(smallBoardsFile(), `${JSON.stringify(f)}\n`),
     threads: 2,
     width: rt.workers + 1,
     log: (l) => ctx.out.log(l),

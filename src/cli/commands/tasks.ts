@@ -174,6 +174,8 @@ async function prepare(
   o: { suite: BuiltSuite; data?: string; pin?: boolean },
 ): Promise<void> {
   const { out, signal } = ctx
+  // A mistyped id is said before anything that this machine may lack.
+  for (const id of ids) suiteOfId(id)
   const common = {
     dataDir: o.data ?? dataDir(),
     artefactDir: artefactDir(),

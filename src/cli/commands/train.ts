@@ -23,6 +23,7 @@ import { runsDir } from '../paths.ts'
 import { runRecord } from '../run-record.ts'
 import { makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
 import { makeJudges, type OpenEngine } from '../session.ts'
+import { littleIds } from '../wiring.ts'
 
 interface TrainFlags {
   set: string[]
@@ -112,7 +113,11 @@ async function trainWith(
   nano: OpenEngine,
   o: TrainingOptions,
 ): Promise<TrainingReport> {
-  const tasks = await rt.pool.select(config.tasks.suite, config.tasks.split, config.tasks.only)
+  const { suite, split, only, little } = config.tasks
+  const tasks = [
+    ...(await rt.pool.select(suite, split, only)),
+    ...(little > 0 ? await rt.pool.select('small', 'train', littleIds(little)) : []),
+  ]
   const judges = makeJudges({
     config,
     pool: rt.pool,

@@ -1,4 +1,4 @@
-import { averageRanks } from '../../grading/index.ts'
+import { averageRanks } from '../../core/index.ts'
 import type { TaskCard } from '../../tasks/index.ts'
 import type { Recipe } from './recipes.ts'
 

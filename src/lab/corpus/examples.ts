@@ -12,18 +12,7 @@ export interface Example {
 /** Outcome tokens weigh more than code: there are few of them, and the world model lives on them. */
 export const OUTCOME_WEIGHT = 2
 
-/** Mid-rank percentile: what a score is worth where the board is the corpus itself. */
-export function midRank(score: number, board: readonly number[], higher: boolean): number {
-  let worse = 0
-  let same = 0
-  for (const b of board) {
-    if (Math.abs(b - score) <= 1e-12) same++
-    else if (higher ? b < score : b > score) worse++
-  }
-  return (worse + same / 2) / board.length
-}
-
-/** Percentile on a shipped board, by the suite's rule (ties share the best place). */
+/** Percentile on a board, by the suite's rule (ties share the best place). */
 export function boardRank(score: number, board: readonly number[], higher: boolean): number {
   let better = 0
   for (const b of board) if (higher ? b > score : b < score) better++

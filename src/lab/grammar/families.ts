@@ -171,7 +171,8 @@ export function drawArgs(
     case 'mlp':
       a.push(['hidden_layer_sizes', r.pick(['(50,)', '(100,)', '(100, 50)'])])
       maybe(r, 0.5, a, 'alpha', [0.01, 0.1, 1])
-      a.push(['early_stopping', 'True'])
+      // Early stopping cannot hold out rows of text labels in scikit-learn 1.7.
+      a.push(task === 'regress' ? ['early_stopping', 'True'] : ['max_iter', '300'])
       break
     case 'pls':
       a.push(['n_components', String(r.pick([2, 5, 8, 12, 16]))])

@@ -3,9 +3,10 @@ import { join } from 'node:path'
 import { keyed, keyedSeed } from '../../core/index.ts'
 import { type OnnxEngine, type OnnxModel, openOnnxEngine, type Sampler } from '../../engine/index.ts'
 import { NanoCodec } from '../../engine/text/index.ts'
+import type { ScoresFile } from '../../grading/index.ts'
 import type { Task } from '../../tasks/index.ts'
 import { type CollectOptions, type CorpusRow, collectPairs, ended } from '../corpus/collect.ts'
-import { boardRank, brief, type Example, example, midRank, OUTCOME_WEIGHT } from '../corpus/examples.ts'
+import { boardRank, brief, type Example, example, OUTCOME_WEIGHT } from '../corpus/examples.ts'
 import { type ProgramScorer, pool } from '../score-program.ts'
 import { makeTokenizer } from './tokenizer.ts'
 import { type PretrainOptions, pretrain, validationLoss } from './train.ts'
@@ -15,6 +16,7 @@ export interface Recipe {
   readonly seed: number
   readonly pairsSmall: number
   readonly pairsBuiltin: number
+  readonly plainPairsBuiltin: number
   readonly policySamples: number
   readonly stepsA: number
   readonly stepsB: number
@@ -27,11 +29,12 @@ export interface Recipe {
 
 export const RECIPE: Recipe = {
   seed: 0,
-  pairsSmall: 4,
-  pairsBuiltin: 24,
+  pairsSmall: 13,
+  pairsBuiltin: 16,
+  plainPairsBuiltin: 40,
   policySamples: 2,
-  stepsA: 600,
-  stepsB: 420,
+  stepsA: 850,
+  stepsB: 600,
   batchTokens: 3000,
   layers: 4,
   dModel: 192,
@@ -52,6 +55,8 @@ export interface RecipeDeps {
   readonly scorer: ProgramScorer
   /** Shipped feedback boards of the built-in tasks. */
   readonly board: (task: Task) => readonly number[]
+  /** Keeps the boards of the little tasks, that training may take them too. */
+  readonly writeSmallBoards: (f: ScoresFile) => void
   readonly threads: number
   readonly width: number
   readonly log: (line: string) => void
@@ -77,6 +82,7 @@ export async function collectCorpus(d: RecipeDeps, signal: AbortSignal): Promise
   const o: CollectOptions = {
     seed: d.recipe.seed,
     pairs: (t) => (builtin.has(t) ? d.recipe.pairsBuiltin : d.recipe.pairsSmall),
+    plainPairs: (t) => (builtin.has(t) ? d.recipe.plainPairsBuiltin : 0),
     bug: 0.25,
     width: d.width,
     known: new Set(known.map((r) => r.key)),
@@ -89,28 +95,42 @@ export async function collectCorpus(d: RecipeDeps, signal: AbortSignal): Promise
     onUnscorable: (detail) => d.log(`corpus: a pair was unscorable (${detail})`),
   }
   await collectPairs(tasks, d.scorer, o, signal)
-  return known.sort((a, b) => (a.key < b.key ? -1 : 1))
+  const rows = known.sort((a, b) => (a.key < b.key ? -1 : 1))
+  d.writeSmallBoards(smallBoards(d, rows))
+  return rows
 }
 
-/** Percentile of a raw score: on the shipped board, or among the corpus's own scores of a small task. */
+/** Distinct scores a little task needs, so that its percentiles say something. */
+const LEAST_ENTRIES = 8
+
+/** Boards of the little tasks: the distinct scores that the corpus's own programs reached. */
+export function smallBoards(d: Pick<RecipeDeps, 'small'>, rows: readonly CorpusRow[]): ScoresFile {
+  const own = new Map<string, Set<number>>()
+  for (const r of rows) {
+    if (r.suite !== 'small') continue
+    const seen = own.get(r.task) ?? new Set()
+    for (const e of [r.first.end, r.second?.end]) if (e && 'score' in e) seen.add(Number(e.score.toPrecision(9)))
+    own.set(r.task, seen)
+  }
+  const tasks: ScoresFile['tasks'] = {}
+  for (const t of [...d.small].sort((a, b) => (a.ref.id < b.ref.id ? -1 : 1))) {
+    const seen = [...(own.get(t.ref.id) ?? [])].sort((a, b) => a - b)
+    if (seen.length >= LEAST_ENTRIES) tasks[t.ref.id] = { higherIsBetter: t.card.metric.higherIsBetter, feedback: seen }
+  }
+  return { schema: 'wmrl-scores/1', suite: 'small', tasks }
+}
+
+/** Percentile of a raw score: on the shipped board, or among the corpus's own scores of a small task; undefined without. */
 export function percentiles(
   d: Pick<RecipeDeps, 'builtin' | 'small' | 'board'>,
   rows: readonly CorpusRow[],
-): (row: CorpusRow) => (score: number) => number {
-  const own = new Map<string, number[]>()
-  for (const r of rows) {
-    if (r.suite !== 'small') continue
-    const list = own.get(r.task) ?? []
-    for (const e of [r.first.end, r.second?.end]) if (e && 'score' in e) list.push(e.score)
-    own.set(r.task, list)
-  }
+): (row: CorpusRow) => ((score: number) => number) | undefined {
+  const own = smallBoards(d, rows).tasks
   const tasks = new Map([...d.builtin, ...d.small].map((t) => [`${t.ref.suite}/${t.ref.id}`, t]))
   return (row) => {
     const task = tasks.get(`${row.suite}/${row.task}`)!
-    const higher = task.card.metric.higherIsBetter
-    if (row.suite === 'small') return (s) => midRank(s, own.get(row.task) ?? [s], higher)
-    const board = d.board(task)
-    return (s) => boardRank(s, board, higher)
+    const board = row.suite === 'small' ? own[row.task]?.feedback : d.board(task)
+    return board && ((s) => boardRank(s, board, task.card.metric.higherIsBetter))
   }
 }
 
@@ -124,8 +144,9 @@ export function toExamples(
   const rank = percentiles(d, boardRows)
   return rows.flatMap((r) => {
     const task = tasks.get(`${r.suite}/${r.task}`)
-    if (!task) return []
-    const e = example(codec, task.card, r, rank(r), d.recipe.seed)
+    const percentile = task && rank(r)
+    if (!percentile) return []
+    const e = example(codec, task.card, r, percentile, d.recipe.seed)
     return e.tokens.length <= d.recipe.context ? [e] : []
   })
 }

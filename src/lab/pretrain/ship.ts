@@ -58,7 +58,7 @@ export async function shipBackbone(d: RecipeDeps, out: string, signal: AbortSign
     const rows = await withBackbone(
       path,
       d,
-      (s) => samplePolicy(d, t.codec, s, 8, `dev-${scale}`, d.dev, signal),
+      (s) => samplePolicy(d, t.codec, s, 16, `dev-${scale}`, d.dev, signal),
       signal,
     )
     const rewards = rows.map((r) =>
@@ -98,6 +98,7 @@ export async function shipBackbone(d: RecipeDeps, out: string, signal: AbortSign
         t.codec,
         sampler,
         t.rows.corpus.filter((r) => r.suite === 'builtin').slice(0, 400),
+        chosen.scale,
         signal,
       ),
       dev: await fidelityOn(
@@ -105,6 +106,7 @@ export async function shipBackbone(d: RecipeDeps, out: string, signal: AbortSign
         t.codec,
         sampler,
         scales.flatMap((s) => s.rows),
+        chosen.scale,
         signal,
       ),
       policy: await fidelityOn(
@@ -112,6 +114,7 @@ export async function shipBackbone(d: RecipeDeps, out: string, signal: AbortSign
         t.codec,
         sampler,
         t.rows.policy.filter((r) => r.suite === 'builtin').slice(0, 500),
+        chosen.scale,
         signal,
       ),
     }),
@@ -174,6 +177,7 @@ async function fidelityOn(
   codec: NanoCodec,
   sampler: Sampler,
   rows: readonly CorpusRow[],
+  sharpening: number,
   signal: AbortSignal,
 ): Promise<Fidelity> {
   const tasks = new Map([...d.builtin, ...d.dev].map((t) => [t.ref.id, t]))
@@ -185,6 +189,7 @@ async function fidelityOn(
     // Outcomes are known here; syntax is the parser's business and is left out of the comparison.
     checkSyntax: async () => undefined,
     seed: 0,
+    sharpening,
     details: false,
   })
   const judge = new PredictedJudge({ predictor, model: sampler.version, score: 'expected', draws: 1, seed: 0 })
@@ -246,10 +251,16 @@ function executedVerdict(d: RecipeDeps, task: Task, r: CorpusRow): Verdict {
   }
 }
 
-/** (modality, file format, submission kind) of each held-out task, with the train tasks that have it. */
+/** Modality, file format (with dates, and with how many texts) and submission kind: what a program's form depends on. */
+function format(c: TaskCard): string {
+  const texts = c.columns.filter((x) => x.type === 'text').length
+  const form = c.pixels ? 'pixels' : (c.images ?? modalityOf(c))
+  const more = `${texts > 1 ? ` in ${texts} columns` : ''}${c.columns.some((x) => x.type === 'date') ? ' with a date' : ''}`
+  return `${c.modality} / ${form}${more} / ${c.submission.kind}`
+}
+
+/** The format of each held-out task, with the train tasks that have it. */
 function coverage(train: readonly TaskCard[], heldOut: readonly TaskCard[]): ModelCard['coverage'] {
-  const format = (c: TaskCard): string =>
-    `${c.modality} / ${c.pixels ? 'pixels' : (c.images ?? modalityOf(c))} / ${c.submission.kind}`
   const formats = [...new Set(heldOut.map(format))].sort()
   return formats.map((f) => {
     const n = train.filter((c) => format(c) === f).length
