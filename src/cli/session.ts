@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type AgentFormat, nanoFormat } from '../agent/index.ts'
-import { ConfigError, type TaskRef } from '../core/index.ts'
+import { ConfigError, remember, type TaskRef } from '../core/index.ts'
 import { type Engine, type OnnxEngine, type OnnxSampler, openOnnxEngine, type Sampler } from '../engine/index.ts'
 import { NanoCodec } from '../engine/text/index.ts'
 import type { Executor } from '../executors/index.ts'
@@ -31,21 +31,18 @@ export class TaskPool {
 
   task(ref: Pick<TaskRef, 'suite' | 'id'>): Promise<Task> {
     const key = `${ref.suite}/${ref.id}`
-    const t = this.tasks.get(key) ?? loadTask(this.dataDir, ref.suite, ref.id)
-    this.tasks.set(key, t)
-    return t
+    return remember(this.tasks, key, () => loadTask(this.dataDir, ref.suite, ref.id))
   }
 
   brief = (ref: Pick<TaskRef, 'suite' | 'id'>): Promise<{ text: string; names: readonly string[] }> => {
     const key = `${ref.suite}/${ref.id}`
-    const b =
-      this.briefs.get(key) ??
-      this.task(ref).then((t) => ({
-        text: overview(t.card, { style: 'brief', budget: 10_000, count: (x) => x.length }),
-        names: slotNames(t.card),
-      }))
-    this.briefs.set(key, b)
-    return b
+    return remember(this.briefs, key, async () => {
+      const { card } = await this.task(ref)
+      return {
+        text: overview(card, { style: 'brief', budget: 10_000, count: (x) => x.length }),
+        names: slotNames(card),
+      }
+    })
   }
 
   /** Prepared tasks of a split that may be trained or evaluated on. @throws ConfigError naming ids that do not exist. */

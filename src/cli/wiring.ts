@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { ConfigError, keyed, packageRoot } from '../core/index.ts'
-import { CachedExecutor, type Executor, LocalExecutor } from '../executors/index.ts'
+import { CachedExecutor, type Executor, LocalExecutor, memoryStore } from '../executors/index.ts'
 import { type BoardStore, FileBoards, GraderProcess, ScoreBoards } from '../grading/index.ts'
 import { ExecutionCache, Sqlite } from '../ledger/index.ts'
 import { executionStore } from './execution-store.ts'
@@ -13,7 +13,10 @@ export const inClone = (): boolean => existsSync(join(packageRoot(), 'src', 'cli
 
 export interface ExecutorChoice {
   readonly workers?: number
-  /** Default true: equal content is executed once, and what was executed is kept in WMRL's home. */
+  /**
+   * Default true: what was executed is found again and kept in WMRL's home. False: nothing of an earlier process is used or
+   * kept. Within one process equal content is executed once either way, so that both scopes grade the same submission.
+   */
   readonly cache?: boolean
   /** The cache's database; default the machine's own. */
   readonly cachePath?: string
@@ -29,7 +32,7 @@ export async function openExecutor(o: ExecutorChoice = {}): Promise<Executor> {
     ...(o.workers === undefined ? {} : { workers: o.workers }),
     ...(o.allowUnsafe === undefined ? {} : { allowUnsafe: o.allowUnsafe }),
   })
-  if (o.cache === false) return local
+  if (o.cache === false) return new CachedExecutor(local, memoryStore())
   const path = o.cachePath ?? cacheDb()
   await mkdir(dirname(path), { recursive: true })
   const cache = new ExecutionCache(Sqlite.open(path))

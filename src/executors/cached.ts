@@ -1,5 +1,11 @@
 import type { Execution, ExecutionJob, ExecutionStore, Executor } from './executor.ts'
 
+/** Executions of this process alone, forgotten with it; a submission and its output each. */
+export function memoryStore(): ExecutionStore {
+  const kept = new Map<string, Execution>()
+  return { find: (key) => kept.get(key), put: (key, e) => void kept.set(key, e) }
+}
+
 /**
  * An executor that runs equal content once: finished runs come from the store, runs under way are joined. Infrastructure
  * trouble is never stored.

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { loadTask, type Task, type TaskCard } from '../tasks/index.ts'
 
 /** A small valid card for tests; ids 1..4, feedback 1,2, final 3,4. */
@@ -43,8 +43,6 @@ export async function toyTask(
   const dataDir = mkdtempSync(join(tmpdir(), 'wmrl-toy-'))
   const card = cardOf(change)
   const dir = join(dataDir, card.suite, card.id)
-  await mkdir(join(dir, 'public'), { recursive: true })
-  await mkdir(join(dir, 'private'), { recursive: true })
   const all: Record<string, string> = {
     'task.json': JSON.stringify(card),
     'public/train.csv': 'id,x,y\n11,1,1\n12,2,2\n13,3,3\n14,4,4\n',
@@ -54,7 +52,10 @@ export async function toyTask(
     'private/final.csv': `id,y\n3,3.5\n4,${FINAL_SECRET}\n`,
     ...files,
   }
-  for (const [name, text] of Object.entries(all)) writeFileSync(join(dir, name), text)
+  for (const [name, text] of Object.entries(all)) {
+    await mkdir(dirname(join(dir, name)), { recursive: true })
+    writeFileSync(join(dir, name), text)
+  }
   return {
     task: await loadTask(dataDir, card.suite, card.id),
     dataDir,

@@ -5,6 +5,7 @@ import {
   messageOf,
   NO_COST,
   type Outcome,
+  remember,
   render,
   rewardOf,
   shownOf,
@@ -26,7 +27,7 @@ export interface ExecutedJudgeOptions {
   readonly taskSeed: number
   task(ref: TaskRef): Promise<Task>
   /** Told of every sandbox start and of every stored answer. */
-  readonly onExecution?: (e: { cached: boolean; cpuS: number; wallS: number }) => void
+  readonly onExecution?: (e: { cached: boolean; cpuS: number; wallS: number; execution: Execution }) => void
   /** False where recorded results stand for every rung. */
   readonly keyWithRung?: boolean
 }
@@ -60,17 +61,12 @@ export class ExecutedJudge implements Judge {
     const dataHash = await this.dataHash(task)
     const key = executionKey({ code, dataHash, environment: executor.environment, limits, seed, rung })
     const e = await executor.execute({ key, code, publicDir: task.publicDir, limits, seed }, signal)
-    this.o.onExecution?.({ cached: e.cached, cpuS: e.cost.cpuS, wallS: e.cost.wallS })
+    this.o.onExecution?.({ cached: e.cached, cpuS: e.cost.cpuS, wallS: e.cost.wallS, execution: e })
     return e
   }
 
   private dataHash(task: Task): Promise<string> {
-    let h = this.hashes.get(task.publicDir)
-    if (!h) {
-      h = folderHash(task.publicDir)
-      this.hashes.set(task.publicDir, h)
-    }
-    return h
+    return remember(this.hashes, task.publicDir, () => folderHash(task.publicDir))
   }
 
   private async one(a: Attempt, signal: AbortSignal): Promise<Verdict> {

@@ -1,3 +1,5 @@
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { TaskError } from '../core/index.ts'
 import { cardOf, toyTask } from '../grading/testing.ts'
@@ -5,8 +7,6 @@ import { loadTask, preparedIds, testIds } from './source.ts'
 
 /** Loads the toy task with one file replaced, and gives the error's message. */
 async function refused(file: string, text: string, read: (t: Awaited<ReturnType<typeof toyTask>>) => Promise<unknown>) {
-  const { writeFileSync } = await import('node:fs')
-  const { join } = await import('node:path')
   using toy = await toyTask()
   writeFileSync(join(toy.task.dir, file), text, 'latin1')
   const e = await read(toy).then(
@@ -46,6 +46,43 @@ describe('a card that cannot be used: one line with the place and the fix', () =
       /not prepared.*run: wmrl tasks prepare spam-mail/,
     )
     expect(await preparedIds('/nowhere', 'builtin')).toEqual([])
+  })
+})
+
+describe('public files that are not those that were prepared', () => {
+  const record = (files: [string, number][]): Record<string, string> => ({
+    'prepared.json': JSON.stringify({ schema: 'wmrl-prepared/1', builder: 'b', digest: 'd', versions: {}, files }),
+  })
+  const files = (): Record<string, string> => {
+    const images = { 'public/images/1.txt': 'one', 'public/train.csv': 'id,x,y\n11,1,1\n' }
+    return { ...images, ...record(Object.entries(images).map(([name, text]) => [name, text.length])) }
+  }
+  test('none without a record: a task made by hand', async () => {
+    using toy = await toyTask()
+    expect(existsSync(join(toy.task.dir, 'prepared.json'))).toBe(false)
+    rmSync(toy.task.answersPath('final'))
+    expect((await load(toy)).card.id).toBe('toy')
+  })
+  test.each(['train.csv', 'test.csv', 'sample_submission.csv'])('%s missing, without a record', async (name) => {
+    using toy = await toyTask()
+    rmSync(join(toy.task.publicDir, name))
+    await expect(load(toy)).rejects.toThrow(new RegExp(`public/${name} is missing; run: wmrl tasks prepare toy`))
+  })
+  test('a recorded file missing, cut, or longer', async () => {
+    using toy = await toyTask({}, files())
+    const path = join(toy.task.publicDir, 'images/1.txt')
+    await load(toy)
+    for (const spoil of [() => writeFileSync(path, ''), () => writeFileSync(path, 'four'), () => rmSync(path)]) {
+      spoil()
+      const e = await load(toy).catch((x: unknown) => x)
+      expect(e).toBeInstanceOf(TaskError)
+      expect((e as Error).message).toMatch(/public\/images\/1\.txt (has|is missing).*; run: wmrl tasks prepare toy/)
+    }
+  })
+  test('a record that cannot be read', async () => {
+    using toy = await toyTask({}, files())
+    writeFileSync(join(toy.task.dir, 'prepared.json'), '{')
+    await expect(load(toy)).rejects.toThrow(/prepared\.json is no record.*; run: wmrl tasks prepare toy/)
   })
 })
 

@@ -14,6 +14,7 @@ import {
   suiteDir,
 } from './catalogue.ts'
 import { NotInstalled, runClient } from './client.ts'
+import { damage, type PreparedRecord, preparedRecord, RECORD_FILE } from './prepared-record.ts'
 
 export interface PrepareOptions {
   readonly suite: BuiltSuite
@@ -38,16 +39,6 @@ export interface PrepareResult {
   readonly digest?: string
 }
 
-/** What stands beside a prepared task, so that the next call knows whether it is whole and still the builder's. */
-const record = z.strictObject({
-  schema: z.literal('wmrl-prepared/1'),
-  builder: z.string(),
-  digest: z.string(),
-  versions: z.record(z.string(), z.string()),
-  files: z.array(z.tuple([z.string(), z.number()])),
-})
-type PreparedRecord = z.infer<typeof record>
-const RECORD = 'prepared.json'
 const BUILD_CEILING_MS = 60 * 60_000
 
 const builderLine = z.object({
@@ -72,7 +63,7 @@ export async function prepareTasks(o: PrepareOptions): Promise<PrepareResult[]> 
   }
   const todo: CatalogueEntry[] = []
   for (const e of entries) {
-    const r = await preparedRecord(o.dataDir, e)
+    const r = await wholeRecord(o.dataDir, e)
     if (r) note({ id: e.id, status: 'ready', detail: compare(e, r), digest: r.digest })
     else todo.push(e)
   }
@@ -101,27 +92,23 @@ export function nearest(typed: string, all: readonly { readonly id: string }[]):
 }
 
 /** The record of a prepared task that is whole and was made by today's builder. */
-async function preparedRecord(dataDir: string, e: CatalogueEntry): Promise<PreparedRecord | undefined> {
+async function wholeRecord(dataDir: string, e: CatalogueEntry): Promise<PreparedRecord | undefined> {
   const dir = join(dataDir, e.suite, e.id)
-  const text = await readFile(join(dir, RECORD), 'utf8').catch(() => undefined)
+  const text = await readFile(join(dir, RECORD_FILE), 'utf8').catch(() => undefined)
   if (text === undefined) return undefined
   let r: PreparedRecord
   try {
-    r = record.parse(JSON.parse(text))
+    r = preparedRecord.parse(JSON.parse(text))
   } catch {
     return undefined
   }
   if (r.builder !== (await builderDigest(e))) return undefined
-  for (const [name, bytes] of r.files) {
-    const s = await stat(join(dir, name)).catch(() => undefined)
-    if (s?.size !== bytes) return undefined
-  }
-  return r
+  return (await damage(dir, r.files)) === undefined ? r : undefined
 }
 
 /** Whether a task is there, whole, and made by today's builder. */
 export const isPrepared = async (dataDir: string, e: CatalogueEntry): Promise<boolean> =>
-  (await preparedRecord(dataDir, e)) !== undefined
+  (await wholeRecord(dataDir, e)) !== undefined
 
 function compare(e: CatalogueEntry, r: { digest: string; versions: Record<string, string> }): string {
   const pinned = pinnedDigests()[e.suite][e.id]
@@ -230,7 +217,7 @@ async function settle(
 ): Promise<PreparedRecord> {
   const builder = await builderDigest(e)
   const r: PreparedRecord = { schema: 'wmrl-prepared/1', builder, versions, ...(await digestFolder(from)) }
-  await writeFile(join(from, RECORD), JSON.stringify(r))
+  await writeFile(join(from, RECORD_FILE), JSON.stringify(r))
   await rm(to, { recursive: true, force: true })
   await rename(from, to)
   return r

@@ -2,6 +2,7 @@ import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { boundary, messageOf, type Scope, type Suite, TaskError, type TaskRef } from '../core/index.ts'
 import { type TaskCard, taskCard } from './card.ts'
+import { damage, preparedRecord, RECORD_FILE } from './prepared-record.ts'
 
 /** A prepared task on disk. `publicDir` may be shown to programs; `privateDir` never. No answers are held here. */
 export interface Task {
@@ -25,7 +26,12 @@ export const refOf = (card: TaskCard): TaskRef => ({
   split: card.split,
 })
 
-/** Loads a prepared task. @throws TaskError naming file and fix when it is absent or its card does not parse. */
+/**
+ * Loads a prepared task.
+ * @throws TaskError naming file and fix when it is absent, its card does not parse, or a public file is not the prepared
+ * one: a program that cannot read its data would look like a bad program. Answers are left to the grader, whose fault it
+ * is when they are bad.
+ */
 export async function loadTask(dataDir: string, suite: Suite, id: string): Promise<Task> {
   const dir = join(dataDir, suite, id)
   const path = join(dir, 'task.json')
@@ -43,12 +49,30 @@ export async function loadTask(dataDir: string, suite: Suite, id: string): Promi
     throw new TaskError(`${path}: ${issue.path.join('.') || 'card'}: ${issue.message}; run: wmrl tasks prepare ${id}`)
   }
   const card = parsed.data
+  const why = await damage(dir, await publicFiles(dir, id))
+  if (why !== undefined) throw new TaskError(`${why}; run: wmrl tasks prepare ${id}`)
   return {
     ref: refOf(card),
     card,
     dir,
     publicDir: join(dir, 'public'),
     answersPath: (scope) => join(dir, 'private', `${scope}.csv`),
+  }
+}
+
+/** Every task has these; a task that was made by hand and has no record is held to them alone. */
+const LEAST = ['train.csv', 'test.csv', 'sample_submission.csv'] as const
+
+/** Public files with their recorded sizes. @throws TaskError when the record cannot be read */
+async function publicFiles(dir: string, id: string): Promise<[string, number | undefined][]> {
+  const least = LEAST.map((name): [string, undefined] => [`public/${name}`, undefined])
+  const path = join(dir, RECORD_FILE)
+  try {
+    const record = preparedRecord.parse(JSON.parse(await readFile(path, 'utf8')))
+    return [...least, ...record.files.filter(([name]) => name.startsWith('public/'))]
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return least
+    throw new TaskError(`${path} is no record of a prepared task; run: wmrl tasks prepare ${id}`, { cause })
   }
 }
 

@@ -94,7 +94,10 @@ export const runConfig = z.strictObject({
         .enum(Object.keys(LIMIT_PROFILES) as [keyof typeof LIMIT_PROFILES])
         .default('demo')
         .describe('profile of limits a program'),
-      cache: z.boolean().default(true).describe('equal programs on equal data run once'),
+      cache: z
+        .boolean()
+        .default(true)
+        .describe('what was executed is kept for later processes; within one equal programs on equal data run once'),
     })
     .prefault({}),
   tasks: z
@@ -116,7 +119,7 @@ export const runConfig = z.strictObject({
       groups: positive.default(8),
       groupSize: z.number().int().min(2).default(8),
       turns: positive.default(2),
-      learningRate: z.number().positive().default(3e-4),
+      learningRate: z.number().min(0).default(3e-4),
       adamEpsilon: z
         .number()
         .positive()

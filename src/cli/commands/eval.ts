@@ -23,7 +23,7 @@ export function evalCommand(program: Command): void {
     .option('--samples <n>', 'samples a task', '4')
     .addOption(new Option('--table <form>', 'prints a table').choices(['paper']))
     .option('--greedy', 'the most probable tokens instead of samples')
-    .option('--no-cache', 'execute everything again')
+    .option('--no-cache', 'execute everything again, and keep nothing of it')
     .addHelpText('after', '\nExample:\n  wmrl eval runs/first --split heldout --samples 4')
     .action(
       run(

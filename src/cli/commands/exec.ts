@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { attemptId, ConfigError, messageOf } from '../../core/index.ts'
+import type { Execution } from '../../executors/index.ts'
 import { ExecutedJudge, LIMIT_PROFILES, type LimitProfile } from '../../judge/index.ts'
 import { run } from '../command.ts'
 import { openRuntime } from '../runtime.ts'
@@ -25,7 +26,7 @@ export function execCommand(program: Command): void {
     .description('runs one program in the sandbox and grades it on the feedback scope')
     .argument('<file>', 'Python file, - for standard input')
     .requiredOption('--task <id>', 'task of the built-in suite, or suite/id')
-    .option('--no-cache', 'run it even if the same program ran before')
+    .option('--no-cache', 'run it even if the same program ran before, and keep nothing of it')
     .option('--allow-unsafe', 'run it where nothing contains it: for your own programs only')
     .option('--limits <profile>', `limits: ${Object.keys(LIMIT_PROFILES).join(', ')}`, 'demo')
     .addHelpText('after', '\nExample:\n  wmrl exec --task concrete-strength solution.py')
@@ -50,14 +51,16 @@ export function execCommand(program: Command): void {
             ...(opts.allowUnsafe ? { allowUnsafe: true } : {}),
           })
           const task = await rt.pool.task(parseTask(opts.task))
-          let cached = false
+          let e: Execution | undefined
           const judge = new ExecutedJudge({
             executor: rt.executor,
             grader: rt.grader,
             limits,
             taskSeed: 0,
             task: (r) => rt.pool.task(r),
-            onExecution: (e) => (cached = e.cached),
+            onExecution: (x) => {
+              e = x.execution
+            },
           })
           const v = await judge.judge(
             [{ id: attemptId('exec'), task: task.ref, action: { code }, history: [], scope: 'feedback' }],
@@ -69,10 +72,6 @@ export function execCommand(program: Command): void {
             return
           }
           if (v.source !== 'executed') throw new Error('an executed judge predicted')
-          const e =
-            v.outcome.kind === 'syntax-error' || v.outcome.kind === 'malformed'
-              ? undefined
-              : await judge.execution(task, code, signal)
           const stdout = e ? printable(e.stdout) : ''
           const stderr = e ? printable(e.stderr) : ''
           const cost = e
@@ -87,7 +86,7 @@ export function execCommand(program: Command): void {
               observation: v.observation.text,
               cost,
               rung: rt.executor.rung,
-              cached,
+              cached: e?.cached === true,
             },
             () =>
               [
@@ -95,7 +94,7 @@ export function execCommand(program: Command): void {
                 stderr.trimEnd(),
                 `${v.observation.text}`,
                 `reward ${v.score.toFixed(3)}${v.outcome.kind === 'graded' ? `, ${task.card.metric.name} ${v.outcome.score.toPrecision(5)} on the feedback rows, percentile ${v.outcome.percentile.toFixed(3)}` : ''}`,
-                `${cost.cpuS.toFixed(2)} CPU s, ${(cost.peakBytes / 2 ** 20).toFixed(0)} MiB, sandbox rung ${rt.executor.rung}${cached ? ', from the cache' : ''}`,
+                `${cost.cpuS.toFixed(2)} CPU s, ${(cost.peakBytes / 2 ** 20).toFixed(0)} MiB, sandbox rung ${rt.executor.rung}${e?.cached ? ', from the cache' : ''}`,
               ]
                 .filter((l) => l !== '')
                 .join('\n'),

@@ -39,12 +39,17 @@ function closedAncestor(path: string): string | undefined {
 }
 
 /**
- * Runs a bundled module as an ordinary user. In a private mount namespace the environment, its interpreter and Node
- * stay where they are while a closed directory above them (/root) is covered by an open one.
+ * Runs a bundled module as an ordinary user. In a private mount namespace the environment, its interpreter, Node and
+ * `more` stay where they are while a closed directory above them (/root) is covered by an open one.
  */
-export async function runAsOrdinaryUser(module: string, argument: unknown, python: string): Promise<string> {
+export async function runAsOrdinaryUser(
+  module: string,
+  argument: unknown,
+  python: string,
+  more: readonly string[] = [],
+): Promise<string> {
   const host = await inspectPython(python)
-  const needed = [host.venv, host.base, dirname(realpathSync(process.execPath))]
+  const needed = [host.venv, host.base, dirname(realpathSync(process.execPath)), ...more]
   const closed = new Map<string, string[]>()
   for (const path of needed) {
     const top = closedAncestor(path)
