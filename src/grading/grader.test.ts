@@ -103,19 +103,76 @@ test('kill -9 in the middle of a grade is a fault, and the next grade works', as
   expect(children()).not.toContain(first)
 })
 
-test('a grade that takes too long is a fault, and the process is replaced', async () => {
+/** Grades for as long as the process of one after another is killed, at once, later, or between two grades. */
+test('kill -9 at any moment ends no run: every grade is a score or a fault, and the last one works', async () => {
   using toy = await toyTask()
-  await using grader = new GraderProcess(BOARDS, { ceilingMs: 400 })
+  await using grader = new GraderProcess(BOARDS)
+  const thrown: unknown[] = []
+  const note = (e: unknown): void => void thrown.push(e)
+  process.on('uncaughtException', note)
+  try {
+    const big = new TextEncoder().encode(`id,y\n${'1,1\n'.repeat(300_000)}`)
+    const kinds = new Set<string>()
+    for (let round = 0; round < 12; round++) {
+      await grader.grade(toy.task, csv(1), 'feedback')
+      const [pid] = children()
+      const kill = (): void => void process.kill(pid!, 'SIGKILL')
+      if (round % 3 === 0) kill()
+      // Sent before, while and after the channel closes: none may write to it unheard.
+      const grades = [grader.grade(toy.task, big, 'feedback'), grader.grade(toy.task, csv(2), 'feedback')]
+      if (round % 3 === 1) kill()
+      if (round % 3 === 2) setTimeout(kill, round)
+      for (let i = 0; i < 20; i++) {
+        await new Promise((r) => setTimeout(r, i % 4))
+        grades.push(grader.grade(toy.task, csv(2), i % 2 ? 'feedback' : 'final'))
+      }
+      for (const g of await Promise.all(grades)) kinds.add(g.kind)
+    }
+    expect([...kinds]).toEqual(expect.arrayContaining(['fault', 'scored']))
+    expect(await grader.grade(toy.task, csv(2), 'feedback')).toMatchObject({ kind: 'scored' })
+    expect(thrown).toEqual([])
+  } finally {
+    process.off('uncaughtException', note)
+  }
+})
+
+test.each([
+  ['a grade', 'feedback', 'no grade'],
+  ['a load of answers', 'final', 'no answers loaded'],
+] as const)('%s that takes too long is a fault, and the process is replaced', async (_, scope, missed) => {
+  using toy = await toyTask()
+  await using grader = new GraderProcess(BOARDS, { ceilingMs: 5000 })
   await grader.grade(toy.task, csv(1), 'feedback')
-  const big = new TextEncoder().encode(
-    `id,y\n${Array.from({ length: 2_500_000 }, (_, i) => `${i + 1},"1"`).join('\n')}\n`,
-  )
-  expect(await grader.grade(toy.task, big, 'feedback')).toEqual({
+  const [stopped] = children()
+  process.kill(stopped!, 'SIGSTOP')
+  expect(await grader.grade(toy.task, csv(2), scope)).toEqual({
     kind: 'fault',
     where: 'grader',
-    message: 'no grade within 400 ms',
+    message: `${missed} within 5000 ms`,
   })
-  expect(await grader.grade(toy.task, csv(2), 'feedback')).toMatchObject({ kind: 'scored' })
+  expect(await grader.grade(toy.task, csv(2), scope)).toMatchObject({ kind: 'scored' })
+  expect(children()).not.toContain(stopped)
+})
+
+test('a start that takes too long is a fault', async () => {
+  using toy = await toyTask()
+  await using grader = new GraderProcess(BOARDS, { ceilingMs: 1 })
+  expect(await grader.grade(toy.task, csv(2), 'feedback')).toEqual({
+    kind: 'fault',
+    where: 'grader',
+    message: 'no start within 1 ms',
+  })
+})
+
+test('who waits when the grader is closed gets a fault at once', async () => {
+  using toy = await toyTask()
+  const grader = new GraderProcess(BOARDS)
+  await grader.grade(toy.task, csv(1), 'feedback')
+  process.kill(children()[0]!, 'SIGSTOP')
+  const pending = grader.grade(toy.task, csv(2), 'feedback')
+  await new Promise((r) => setTimeout(r, 50))
+  await grader[Symbol.asyncDispose]()
+  expect(await pending).toMatchObject({ kind: 'fault', message: 'the grader was closed' })
 })
 
 test('files that cannot be read are faults that name the fix', async () => {
@@ -128,6 +185,9 @@ test('files that cannot be read are faults that name the fix', async () => {
   rmSync(toy.task.answersPath('feedback'))
   const h = await grader.grade(toy.task, csv(1), 'feedback')
   expect(h.kind === 'fault' && h.message).toMatch(/run: wmrl tasks prepare toy/)
+  // What failed is read again once it is mended.
+  writeFileSync(toy.task.answersPath('feedback'), 'id,y\n1,1.5\n2,2.5\n')
+  expect(await grader.grade(toy.task, csv(1), 'feedback')).toMatchObject({ kind: 'scored' })
 })
 
 test('a board that cannot be had is a fault', async () => {

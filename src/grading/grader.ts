@@ -1,13 +1,13 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
-import { builtEntry, contentHash, messageOf, type Scope } from '../core/index.ts'
+import { builtEntry, contentHash, GraderError, messageOf, remember, type Scope } from '../core/index.ts'
 import { type Task, testIds } from '../tasks/index.ts'
 import type { BoardStore } from './boards.ts'
 import type { GradeResult } from './grade.ts'
 import type { GraderReply, GraderRequest } from './protocol.ts'
 
-/** Longest that one grade may take, in milliseconds; the process is replaced afterwards. */
-const GRADE_CEILING_MS = 60_000
+/** Longest that a start, a load of answers or one grade may take, in milliseconds; the process is replaced afterwards. */
+const CEILING_MS = 60_000
 
 export interface Grader extends AsyncDisposable {
   /** Of the asked scope alone. Never rejects: trouble is a `fault`. */
@@ -39,10 +39,10 @@ export class GraderProcess implements Grader {
   async grade(task: Task, submission: Uint8Array, scope: Scope): Promise<GradeResult> {
     try {
       const key = `${task.ref.suite}/${task.ref.id}/${scope}`
-      await this.start()
-      const error = await this.load(key, task, scope)
+      await this.within('no start', this.start())
+      const error = await this.within('no answers loaded', this.load(key, task, scope))
       if (error) return { kind: 'fault', where: 'answers', message: error }
-      return await this.ask(key, submission)
+      return await this.within('no grade', this.ask(key, submission))
     } catch (e) {
       return { kind: 'fault', where: 'grader', message: messageOf(e) }
     }
@@ -50,14 +50,29 @@ export class GraderProcess implements Grader {
 
   version(task: Task, scope: Scope): Promise<string> {
     const key = `${task.ref.suite}/${task.ref.id}/${scope}`
-    let v = this.versions.get(key)
-    if (!v) {
-      v = readFile(task.answersPath(scope)).then((a) =>
-        contentHash(a, JSON.stringify(this.boards.scores(task.ref, scope))),
-      )
-      this.versions.set(key, v)
+    return remember(this.versions, key, async () =>
+      contentHash(await readFile(task.answersPath(scope)), JSON.stringify(this.boards.scores(task.ref, scope))),
+    )
+  }
+
+  /** What the process was asked, or the end of the ceiling; a process that does not answer is replaced. */
+  private async within<T>(missed: string, answer: Promise<T>): Promise<T> {
+    const child = this.child
+    const ceiling = this.opts.ceilingMs ?? CEILING_MS
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        reject(new Error(`${missed} within ${ceiling} ms`))
+        // Forgotten at once, so that the next grade does not wait on a dying process.
+        this.forget(child, 'the grader was stopped: another request took too long')
+        child?.kill('SIGKILL')
+      }, ceiling)
+    })
+    try {
+      return await Promise.race([answer, late])
+    } finally {
+      clearTimeout(timer)
     }
-    return v
   }
 
   private start(): Promise<void> {
@@ -70,7 +85,12 @@ export class GraderProcess implements Grader {
     })
     this.child = child
     this.ready = new Promise((resolve, reject) => {
-      child.once('error', reject)
+      // For as long as it lives: an error that nobody listens to would end the whole run.
+      child.on('error', (e) => {
+        reject(e)
+        this.forget(child, `the grader could not be reached (${messageOf(e)})`)
+        child.kill('SIGKILL')
+      })
       child.on('message', (m) => {
         const reply = m as GraderReply
         if (reply.type === 'ready') resolve()
@@ -82,14 +102,15 @@ export class GraderProcess implements Grader {
       })
       child.once('exit', (code, signal) => {
         reject(new Error('the grader could not start'))
-        if (this.child === child) this.forget(`the grader ended (${signal ?? `exit code ${code}`})`)
+        this.forget(child, `the grader ended (${signal ?? `exit code ${code}`})`)
       })
     })
     return this.ready
   }
 
   /** The process is gone: whoever waits gets a fault, and the next grade starts another. */
-  private forget(why: string): void {
+  private forget(child: ChildProcess | undefined, why: string): void {
+    if (this.child !== child) return
     this.child = undefined
     this.ready = undefined
     for (const done of this.waiting.values()) done({ kind: 'fault', where: 'grader', message: why })
@@ -101,49 +122,54 @@ export class GraderProcess implements Grader {
   private load(key: string, task: Task, scope: Scope): Promise<string | undefined> {
     const known = this.loads.get(key)
     if (known) return known.promise
-    let done: (error: string | undefined) => void = () => {}
+    let settle: (error: string | undefined) => void = () => {}
     const promise = new Promise<string | undefined>((r) => {
-      done = r
+      settle = r
     })
-    this.loads.set(key, { promise, done })
+    const entry = {
+      promise,
+      done: (error: string | undefined): void => {
+        // What failed is tried again by the next grade.
+        if (error !== undefined && this.loads.get(key) === entry) this.loads.delete(key)
+        settle(error)
+      },
+    }
+    this.loads.set(key, entry)
     const send = async (): Promise<void> => {
       const [answers, ids] = await Promise.all([readFile(task.answersPath(scope)), testIds(task)])
       this.post({ type: 'load', key, card: task.card, ids, answers, board: this.boards.scores(task.ref, scope), scope })
     }
-    send().catch((e) => done(`${messageOf(e)}; run: wmrl tasks prepare ${task.ref.id}`))
+    send().catch((e) =>
+      entry.done(e instanceof GraderError ? e.message : `${messageOf(e)}; run: wmrl tasks prepare ${task.ref.id}`),
+    )
     return promise
   }
 
-  private ask(key: string, submission: Uint8Array): Promise<GradeResult> {
+  private async ask(key: string, submission: Uint8Array): Promise<GradeResult> {
     const id = this.next++
-    const ceiling = this.opts.ceilingMs ?? GRADE_CEILING_MS
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => {
-        this.waiting.delete(id)
-        resolve({ kind: 'fault', where: 'grader', message: `no grade within ${ceiling} ms` })
-        // Forgotten at once, so that the next grade does not wait on a dying process.
-        const slow = this.child
-        this.forget('the grader was stopped: another grade took too long')
-        slow?.kill('SIGKILL')
-      }, ceiling)
-      this.waiting.set(id, (r) => {
-        clearTimeout(timer)
-        resolve(r)
-      })
-      this.post({ type: 'grade', id, key, submission })
-    })
+    this.post({ type: 'grade', id, key, submission })
+    return new Promise((resolve) => this.waiting.set(id, resolve))
   }
 
+  /** @throws GraderError where there is no process; one that dies meanwhile is told by its exit. */
   private post(m: GraderRequest): void {
-    this.child?.send(m)
+    const child = this.child
+    if (!child) throw new GraderError('the grader is gone')
+    // A channel that closed under the message: the process is ending, or is of no use any more.
+    child.send(m, (e) => {
+      if (e) child.kill('SIGKILL')
+    })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     const child = this.child
-    this.child = undefined
     if (!child) return
-    const gone = new Promise<void>((r) => child.once('exit', () => r()))
-    child.disconnect()
+    const gone = new Promise<void>((r) => {
+      child.once('exit', () => r())
+      child.once('error', () => r())
+    })
+    this.forget(child, 'the grader was closed')
+    if (child.connected) child.disconnect()
     const timer = setTimeout(() => child.kill('SIGKILL'), 2000)
     await gone
     clearTimeout(timer)
