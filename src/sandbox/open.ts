@@ -45,7 +45,9 @@ export async function openLocalSandbox(opts: SandboxOptions): Promise<LocalSandb
   try {
     await sandbox.prove()
   } catch (e) {
-    await sandbox[Symbol.asyncDispose]()
+    await sandbox[Symbol.asyncDispose]().catch((x) => {
+      throw new SandboxError(`${messageOf(e)}; ${messageOf(x)}`, { cause: e })
+    })
     throw e
   }
   return sandbox
@@ -93,11 +95,14 @@ export class LocalSandbox implements Sandbox {
   readonly #queue: SlotQueue
   readonly #processes: ProcessRunner
   readonly #usesForkServer: boolean
-  #server: Promise<ForkServer> | undefined
+  #server: ForkServer | undefined
+  #starting: Promise<ForkServer> | undefined
   #failedStarts = 0
   #closed = false
   readonly #running = new Set<Promise<unknown>>()
   readonly #abort = new AbortController()
+  /** What could not be removed, in words. */
+  readonly #left: string[] = []
 
   constructor(runtime: Runtime, slots: number, usesForkServer: boolean) {
     this.#runtime = runtime
@@ -211,39 +216,50 @@ export class LocalSandbox implements Sandbox {
       return await body(slot, group, signal)
     } catch (e) {
       group?.kill()
-      await group?.remove().catch(() => {})
+      await group?.remove().catch((x) => this.#left.push(messageOf(x)))
       if (signal.aborted) throw signal.reason
       return failed(messageOf(e))
     }
   }
 
+  /** The living fork server; whoever asks while one is being started shares that start, and its failure. */
   async #forkServer(): Promise<ForkServer> {
-    const current = await this.#server?.catch(() => undefined)
-    if (current?.alive) return current
+    if (this.#server?.alive) return this.#server
+    this.#starting ??= this.#startServer().finally(() => {
+      this.#starting = undefined
+    })
+    return this.#starting
+  }
+
+  async #startServer(): Promise<ForkServer> {
     if (this.#failedStarts >= MAX_RESTARTS) throw new SandboxError('the fork server failed to start three times')
-    const before = this.#server
-    if (before !== undefined && current !== undefined) await current.close()
-    if (this.#server === before || this.#server === undefined) {
-      this.#server = ForkServer.start(this.#runtime, this.#slots)
-    }
+    const dead = this.#server
+    this.#server = undefined
+    await dead?.close().catch((x) => this.#left.push(messageOf(x)))
     try {
-      const server = await this.#server
-      this.#failedStarts = 0
-      return server
+      this.#server = await ForkServer.start(this.#runtime, this.#slots)
     } catch (e) {
       this.#failedStarts += 1
       throw e
     }
+    this.#failedStarts = 0
+    return this.#server
   }
 
+  /** @throws SandboxError naming what could not be removed, now or before; the next start of a sandbox sweeps it */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return
     this.#closed = true
     this.#abort.abort(new SandboxError('the sandbox was closed'))
-    await Promise.allSettled(this.#running)
-    const server = await this.#server?.catch(() => undefined)
-    await server?.close()
-    this.#runtime.close()
+    await Promise.allSettled(this.#running) // each has told its own caller
+    await this.#starting?.catch(() => {}) // so has the start
+    await this.#server?.close().catch((x) => this.#left.push(messageOf(x)))
+    try {
+      this.#runtime.close()
+    } catch (x) {
+      this.#left.push(messageOf(x))
+    }
+    if (this.#left.length > 0) throw new SandboxError(`the sandbox left something behind: ${this.#left.join('; ')}`)
   }
 }
 

@@ -1,5 +1,14 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -201,6 +210,35 @@ describe('trouble of ours', () => {
     expect((await p).end.kind).toBe('infra')
     await until('its program is gone', () => withCommand(`sleep ${mark}`).length === 0)
     expect(signature(await run(`print(1)`))).toBe('finished')
+  })
+
+  it('counts one failed start for all who waited for it, and starts one server for all', async () => {
+    await using sandbox = await openSandbox({ python: testPython(), stateDir, workers: 3 })
+    const three = () =>
+      Promise.all(
+        [1, 2, 3].map((i) => sandbox.run({ code: `print(${i})`, publicDir, limits: PROBE_LIMITS, seed: 1 }, soon())),
+      )
+    const servers = () => processTree(process.pid).filter((p) => commandLine(p).includes('fork_server.py'))
+    const kill = async (): Promise<void> => {
+      for (const p of servers()) process.kill(p, 'SIGKILL')
+      await until('the fork server is gone', () => servers().length === 0)
+      await new Promise((r) => setTimeout(r, 300)) // until its parent was told
+    }
+    // Its directory holds the socket: without it no server can start.
+    const dir = leftovers(process.pid).find((p) => p.startsWith(tmpdir())) ?? ''
+    for (let round = 0; round < 2; round++) {
+      await kill()
+      renameSync(dir, `${dir}.away`)
+      const failed = await three()
+      renameSync(`${dir}.away`, dir)
+      expect(failed.map((r) => r.end.kind)).toEqual(['infra', 'infra', 'infra'])
+    }
+    expect((await three()).map(signature)).toEqual(['finished', 'finished', 'finished'])
+    expect(servers()).toHaveLength(1)
+    // The count begins anew after a start that worked.
+    await kill()
+    expect((await three()).map(signature)).toEqual(['finished', 'finished', 'finished'])
+    expect(servers()).toHaveLength(1)
   })
 
   it('is infra when the pid 1 of a jail is killed from outside', async () => {
