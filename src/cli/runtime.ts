@@ -1,7 +1,7 @@
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { MissingError, messageOf, TaskError } from '../core/index.ts'
+import { ConfigError, MissingError, messageOf, TaskError } from '../core/index.ts'
 import type { Executor } from '../executors/index.ts'
 import type { GraderProcess } from '../grading/index.ts'
 import { dataDir } from './paths.ts'
@@ -53,6 +53,73 @@ export function makeRunDir(path: string): string {
     throw new TaskError(`run directory ${path} cannot be written (${messageOf(e)}); choose another with --run DIR`)
   }
   return path
+}
+
+/**
+ * Keeps a second process off a run's folder, by a file that names this one. A lock whose process is gone is taken over.
+ * @throws ConfigError naming the process that has it
+ */
+export function lockRun(dir: string): Disposable {
+  const path = join(dir, 'run.lock')
+  const mine = `${path}.${process.pid}`
+  writeFileSync(mine, JSON.stringify({ pid: process.pid, started: startOf(process.pid) }))
+  try {
+    // A link is made whole or not at all, and never over another file.
+    while (!linked(mine, path)) {
+      const text = read(path)
+      const pid = text === undefined ? undefined : ownerOf(text)
+      if (pid !== undefined)
+        throw new ConfigError('--run', `process ${pid} is working on ${dir}`, 'wait for it, or choose another folder')
+      // Of two that take over, one moves the dead lock away; who finds a living one in his hand puts it back.
+      const dead = `${mine}.dead`
+      try {
+        renameSync(path, dead)
+      } catch {
+        continue
+      }
+      if (read(dead) !== text) linked(dead, path)
+      rmSync(dead, { force: true })
+    }
+  } finally {
+    rmSync(mine, { force: true })
+  }
+  return { [Symbol.dispose]: () => rmSync(path, { force: true }) }
+}
+
+function linked(from: string, to: string): boolean {
+  try {
+    linkSync(from, to)
+    return true
+  } catch (e) {
+    if ((e as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw e
+  }
+}
+
+const read = (path: string): string | undefined => {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+/** The living process that a lock names; another one that was given its number later is not it. */
+function ownerOf(text: string): number | undefined {
+  try {
+    const { pid, started } = JSON.parse(text) as { pid: number; started: string | null }
+    const now = startOf(pid)
+    return now !== null && now === started ? pid : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** When a process was started, in the kernel's ticks; null where there is none. */
+function startOf(pid: number): string | null {
+  const stat = read(`/proc/${pid}/stat`)
+  // The name in parentheses may hold spaces.
+  return stat === undefined ? null : (stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? null)
 }
 
 export function needRun(path: string): string {

@@ -141,7 +141,8 @@ export interface Sampler {
   ): Promise<readonly Float32Array[]>
 }
 
-export interface Model {
+/** Disposing of it gives its weights back to the engine. */
+export interface Model extends AsyncDisposable {
   /** An immutable sampler of the present weights. */
   snapshot(signal: AbortSignal): Promise<Sampler & AsyncDisposable>
   forwardBackward(data: readonly Datum[], loss: Loss, signal: AbortSignal): Promise<LossReport>

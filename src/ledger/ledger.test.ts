@@ -106,11 +106,21 @@ describe('run ledger', () => {
       unscorable: undefined,
     }
     const attempt = { step: 1, group: 0, trajectory: 0, turn: 0, code: 'x\0', verdict, shadow: undefined }
-    for (let k = 0; k < 2; k++) l.commitStep({ step: 1, record: { k } }, [group], [trajectory], [attempt])
+    // The first version is larger: none of its rows may stay.
+    const more = <T extends object>(row: T): T[] => [row, { ...row, group: 1 }]
+    l.commitStep({ step: 1, record: { k: 0 } }, more(group), more(trajectory), more(attempt))
+    l.commitStep({ step: 1, record: { k: 1 } }, [group], [trajectory], [attempt])
     expect(l.steps()).toEqual([{ step: 1, record: { k: 1 } }])
     expect(l.groups(1)).toEqual([group])
-    expect(l.coefficients(1)).toEqual([{ group: 0, trajectory: 0, coefficient: -0.5, unscorable: undefined }])
-    expect(l.attempts()[0]!.verdict).toEqual(verdict)
+    expect(l.coefficients(1)).toEqual([
+      { group: 0, trajectory: 0, coefficient: -0.5, unscorable: undefined, sampled: true },
+    ])
+    expect(l.attempts().map((a) => a.verdict)).toEqual([verdict])
+    l.commitStep({ step: 2, record: {} }, [{ ...group, step: 2 }], [{ ...trajectory, step: 2, mask: [0, 0] }], [])
+    expect(l.coefficients(2)[0]!.sampled).toBe(false)
+    l.commitCheckpoint({ step: 2, weights: 'w', location: 'c', state: {} })
+    l.rewind(1)
+    expect([l.steps().length, l.groups().length, l.coefficients(2), l.checkpoints()]).toEqual([1, 1, [], []])
     l.close()
   })
   it('keeps the newest checkpoints and names those that may go', () => {
@@ -121,12 +131,49 @@ describe('run ledger', () => {
     expect(l.checkpoints().map((c) => c.step)).toEqual([15, 10])
     l.close()
   })
+  it('keeps the newest evaluation of a name as a whole, with the weights that it is of', () => {
+    const path = join(dir, 'run.db')
+    const l = RunLedger.open(path)
+    const row = {
+      name: 'dev',
+      weights: 'w1',
+      task: 't',
+      sample: 0,
+      turn: 0,
+      code: 'x',
+      feedback: verdict,
+      final: verdict,
+    }
+    l.putEvaluation([row, { ...row, sample: 1 }, { ...row, name: 'heldout' }])
+    l.putEvaluation([{ ...row, weights: 'w2' }])
+    expect(l.evaluations('dev')).toEqual([{ ...row, weights: 'w2' }])
+    expect(l.evaluations('heldout').length).toBe(1)
+    l.close()
+  })
+  it('opens a ledger of before evaluations named their weights', () => {
+    const path = join(dir, 'run.db')
+    RunLedger.open(path).close()
+    const db = Sqlite.open(path)
+    db.exec('ALTER TABLE evaluations DROP COLUMN weights')
+    db.run(`INSERT INTO evaluations(name, task, sample, turn, feedback) VALUES('dev', 't', 0, 0, :v)`, {
+      v: JSON.stringify(verdict),
+    })
+    db.close()
+    const old = RunLedger.openReadOnly(path)
+    expect(old.evaluations('dev')).toMatchObject([{ task: 't', weights: undefined, final: undefined }])
+    old.close()
+    const l = RunLedger.open(path)
+    l.putEvaluation([{ ...l.evaluations('dev')[0]!, weights: 'w' }])
+    expect(l.evaluations('dev')[0]!.weights).toBe('w')
+    l.close()
+  })
   it('refuses a ledger of another schema', () => {
     const path = join(dir, 'run.db')
     const l = RunLedger.open(path)
     l.setMeta('schema', '99')
     l.close()
     expect(() => RunLedger.open(path)).toThrow(/schema 99/)
+    expect(() => RunLedger.openReadOnly(path)).toThrow(/schema 99/)
   })
 })
 

@@ -13,9 +13,10 @@ CREATE TABLE IF NOT EXISTS trajectories(step INTEGER NOT NULL, grp INTEGER NOT N
   tokens BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, coefficient REAL, unscorable TEXT, PRIMARY KEY(step, grp, traj)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS checkpoints(step INTEGER PRIMARY KEY, weights TEXT NOT NULL, location TEXT NOT NULL, state TEXT NOT NULL, complete INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS evaluations(name TEXT NOT NULL, task TEXT NOT NULL, sample INTEGER NOT NULL, turn INTEGER NOT NULL, code TEXT,
-  feedback TEXT NOT NULL, final TEXT, PRIMARY KEY(name, task, sample, turn)) WITHOUT ROWID;
+  feedback TEXT NOT NULL, final TEXT, weights TEXT, PRIMARY KEY(name, task, sample, turn)) WITHOUT ROWID;
 `
 const SCHEMA_VERSION = '1'
+const OF_A_STEP = ['groups', 'attempts', 'trajectories']
 
 export interface StepRow {
   readonly step: number
@@ -61,6 +62,8 @@ export interface CheckpointRow {
 }
 export interface EvaluationRow {
   readonly name: string
+  /** Version of the weights that were evaluated; undefined in rows of earlier versions. */
+  readonly weights: string | undefined
   readonly task: string
   readonly sample: number
   readonly turn: number
@@ -78,17 +81,27 @@ export class RunLedger implements VerdictStore {
     const db = Sqlite.open(path)
     db.exec(SCHEMA)
     const l = new RunLedger(db)
-    const version = l.meta('schema')
-    if (version === undefined) l.setMeta('schema', SCHEMA_VERSION)
-    else if (version !== SCHEMA_VERSION)
-      throw new LedgerError(
-        `${path} has schema ${version}, this wmrl reads ${SCHEMA_VERSION}; use the version that wrote it`,
-      )
+    if (l.meta('schema') === undefined) l.setMeta('schema', SCHEMA_VERSION)
+    l.check()
+    // Ledgers of earlier versions lack this column; to those versions it does no harm.
+    if (!db.all('PRAGMA table_info(evaluations)').some((c) => c.name === 'weights'))
+      db.exec('ALTER TABLE evaluations ADD COLUMN weights TEXT')
     return l
   }
 
+  /** @throws LedgerError when the file is no ledger of this version. */
   static openReadOnly(path: string): RunLedger {
-    return new RunLedger(Sqlite.openReadOnly(path))
+    const l = new RunLedger(Sqlite.openReadOnly(path))
+    l.check()
+    return l
+  }
+
+  private check(): void {
+    const version = this.meta('schema')
+    if (version !== SCHEMA_VERSION)
+      throw new LedgerError(
+        `${this.db.path} has schema ${version ?? 'none'}, this wmrl reads ${SCHEMA_VERSION}; use the version that wrote it`,
+      )
   }
 
   meta(key: string): string | undefined {
@@ -112,7 +125,7 @@ export class RunLedger implements VerdictStore {
     return Number(this.db.first('SELECT count(*) AS n FROM verdicts')!.n)
   }
 
-  /** A whole step in one transaction; a step computed again after a resume replaces its rows, which are then equal. */
+  /** A whole step in one transaction; one computed again replaces the earlier one with all of its rows. */
   commitStep(
     s: StepRow,
     groups: readonly GroupRow[],
@@ -121,13 +134,15 @@ export class RunLedger implements VerdictStore {
     checkpoint?: CheckpointRow,
   ): void {
     this.db.transaction(() => {
-      this.db.run('INSERT OR REPLACE INTO steps(step, record) VALUES(:step, :record)', {
+      for (const table of ['steps', ...OF_A_STEP])
+        this.db.run(`DELETE FROM ${table} WHERE step = :step`, { step: s.step })
+      this.db.run('INSERT INTO steps(step, record) VALUES(:step, :record)', {
         step: s.step,
         record: json(s.record),
       })
       for (const g of groups) {
         this.db.run(
-          `INSERT OR REPLACE INTO groups(step, grp, task, anchor, predicted, executed, corrected, advantages, skipped)
+          `INSERT INTO groups(step, grp, task, anchor, predicted, executed, corrected, advantages, skipped)
            VALUES(:step, :grp, :task, :anchor, :predicted, :executed, :corrected, :advantages, :skipped)`,
           {
             step: g.step,
@@ -144,7 +159,7 @@ export class RunLedger implements VerdictStore {
       }
       for (const t of trajectories) {
         this.db.run(
-          `INSERT OR REPLACE INTO trajectories(step, grp, traj, ended, tokens, mask, logprobs, coefficient, unscorable)
+          `INSERT INTO trajectories(step, grp, traj, ended, tokens, mask, logprobs, coefficient, unscorable)
            VALUES(:step, :grp, :traj, :ended, :tokens, :mask, :logprobs, :coefficient, :unscorable)`,
           {
             step: t.step,
@@ -161,7 +176,7 @@ export class RunLedger implements VerdictStore {
       }
       for (const a of attempts) {
         this.db.run(
-          `INSERT OR REPLACE INTO attempts(step, grp, traj, turn, code, verdict, shadow) VALUES(:step, :grp, :traj, :turn, :code, :verdict, :shadow)`,
+          `INSERT INTO attempts(step, grp, traj, turn, code, verdict, shadow) VALUES(:step, :grp, :traj, :turn, :code, :verdict, :shadow)`,
           {
             step: a.step,
             grp: a.group,
@@ -174,6 +189,14 @@ export class RunLedger implements VerdictStore {
         )
       }
       if (checkpoint) this.putCheckpoint(checkpoint)
+    })
+  }
+
+  /** Forgets everything behind a step but the verdicts, which were paid for. */
+  rewind(step: number): void {
+    this.db.transaction(() => {
+      for (const table of ['steps', ...OF_A_STEP, 'checkpoints'])
+        this.db.run(`DELETE FROM ${table} WHERE step > :step`, { step })
     })
   }
 
@@ -248,28 +271,41 @@ export class RunLedger implements VerdictStore {
       shadow: r.shadow === null ? undefined : parse(r.shadow),
     }))
   }
-  coefficients(
-    step: number,
-  ): { group: number; trajectory: number; coefficient: number | null; unscorable: string | undefined }[] {
+  coefficients(step: number): {
+    group: number
+    trajectory: number
+    coefficient: number | null
+    unscorable: string | undefined
+    /** Whether any of its tokens was sampled: what has none takes no part. */
+    sampled: boolean
+  }[] {
     return this.db
-      .all('SELECT grp, traj, coefficient, unscorable FROM trajectories WHERE step = :step ORDER BY grp, traj', {
-        step,
-      })
+      .all(
+        `SELECT grp, traj, coefficient, unscorable, instr(mask, x'01') > 0 AS sampled FROM trajectories
+         WHERE step = :step ORDER BY grp, traj`,
+        { step },
+      )
       .map((r) => ({
         group: Number(r.grp),
         trajectory: Number(r.traj),
         coefficient: r.coefficient as number | null,
         unscorable: (r.unscorable as string | null) ?? undefined,
+        sampled: r.sampled === 1,
       }))
   }
 
+  /** Replaces earlier evaluations of the same names. */
   putEvaluation(rows: readonly EvaluationRow[]): void {
     this.db.transaction(() => {
+      for (const name of new Set(rows.map((e) => e.name)))
+        this.db.run('DELETE FROM evaluations WHERE name = :name', { name })
       for (const e of rows) {
         this.db.run(
-          `INSERT OR REPLACE INTO evaluations(name, task, sample, turn, code, feedback, final) VALUES(:name, :task, :sample, :turn, :code, :feedback, :final)`,
+          `INSERT INTO evaluations(name, weights, task, sample, turn, code, feedback, final)
+           VALUES(:name, :weights, :task, :sample, :turn, :code, :feedback, :final)`,
           {
             name: e.name,
+            weights: e.weights ?? null,
             task: e.task,
             sample: e.sample,
             turn: e.turn,
@@ -286,6 +322,7 @@ export class RunLedger implements VerdictStore {
       .all('SELECT * FROM evaluations WHERE name = :name ORDER BY task, sample, turn', { name })
       .map((r) => ({
         name,
+        weights: (r.weights as string | null | undefined) ?? undefined,
         task: r.task as string,
         sample: Number(r.sample),
         turn: Number(r.turn),

@@ -6,6 +6,9 @@ export type SqlValue = string | number | bigint | null | Uint8Array
 export type SqlParams = Readonly<Record<string, SqlValue>>
 export type Row = Record<string, SqlValue>
 
+/** A transaction here takes milliseconds; on a slow disk under load, where several runs share the cache, seconds. */
+const BUSY = 'PRAGMA busy_timeout=20000'
+
 /**
  * The only importer of `libsql`. Its traps that are closed here: parameters are checked one by one and by name; reads go
  * through `.all()` (`.get()` adds a field, `.run()` with RETURNING keeps the lock); text with NUL is refused, since it would
@@ -28,9 +31,10 @@ export class Sqlite {
     return Sqlite.guard(path, () => {
       const db = new Database(path)
       const s = new Sqlite(path, db)
+      // First: switching to WAL already waits for another process's lock.
+      db.exec(BUSY)
       db.exec('PRAGMA journal_mode=WAL')
       db.exec('PRAGMA synchronous=FULL')
-      db.exec('PRAGMA busy_timeout=10000')
       db.exec('PRAGMA foreign_keys=ON')
       return s
     })
@@ -39,7 +43,7 @@ export class Sqlite {
   static openReadOnly(path: string): Sqlite {
     return Sqlite.guard(path, () => {
       const db = new Database(path === ':memory:' ? path : `file:${encodeURI(path)}?mode=ro`)
-      db.exec('PRAGMA busy_timeout=10000')
+      db.exec(BUSY)
       return new Sqlite(path, db)
     })
   }

@@ -1,5 +1,5 @@
 import { type AgentFormat, rollout } from '../agent/index.ts'
-import { attemptId, type TaskRef, type Verdict } from '../core/index.ts'
+import { attemptId, NO_COST, type TaskRef, type Verdict, type WeightsVersion } from '../core/index.ts'
 import type { Sampler } from '../engine/index.ts'
 import type { Judge } from '../judge/index.ts'
 
@@ -11,6 +11,8 @@ export interface EvaluatedTurn {
   readonly code: string | undefined
   readonly feedback: Verdict
   readonly final: Verdict | undefined
+  /** What was evaluated. */
+  readonly weights: WeightsVersion
 }
 
 export interface EvaluateOptions {
@@ -52,12 +54,30 @@ export async function evaluate(sampler: Sampler, o: EvaluateOptions, signal: Abo
         ),
       )
     : []
-  return turns.map(({ t, turn, k }, i) => ({
+  const judged = turns.map(({ t, turn, k }, i) => ({
     task: t.task,
     sample: t.index,
     turn: k,
     code: turn.action.code,
     feedback: turn.verdict,
     final: finals[i],
+    weights: t.version,
   }))
+  // A roll-out that failed before its first turn is a sample that could not be scored, not one fewer.
+  const lost = trajectories
+    .filter((t) => t.turns.length === 0)
+    .map((t) => ({
+      task: t.task,
+      sample: t.index,
+      turn: 0,
+      code: undefined,
+      feedback: {
+        source: 'executed' as const,
+        unscorable: t.unscorable ?? { cause: 'infra' as const, detail: 'no turn' },
+        cost: NO_COST,
+      },
+      final: undefined,
+      weights: t.version,
+    }))
+  return [...judged, ...lost]
 }

@@ -1,12 +1,13 @@
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { appendFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { AgentFormat, Trajectory } from '../agent/index.ts'
-import { type Cost, EngineError, type TaskRef, type Verdict, WmrlError } from '../core/index.ts'
+import { type Cost, EngineError, messageOf, type TaskRef, type Verdict } from '../core/index.ts'
 import type { Checkpoint, Engine, Model, Sampler } from '../engine/index.ts'
 import type { Judge } from '../judge/index.ts'
 import { INITIAL_STATE, type MethodState } from '../method/index.ts'
 import { methodOf, type RunConfig } from './config.ts'
-import type { RunRecord } from './record.ts'
+import type { RunRecord, SavedRun } from './record.ts'
 import { RollAhead } from './roll-ahead.ts'
 import {
   gather,
@@ -26,9 +27,11 @@ export interface RunState {
   readonly totals: Totals
   /** Wanted and realised anchors of the last steps, newest last. */
   readonly anchorHistory: readonly (readonly [number, number])[]
+  /** Executed dev score of the frozen backbone, measured once a run. */
+  readonly devBefore?: number
 }
 
-/** Itemised costs of training so far (invariant 12). */
+/** Itemised costs of training so far (invariant 12), over all processes that worked on the run. */
 export interface Totals {
   readonly executions: number
   readonly attemptsExecuted: number
@@ -39,6 +42,16 @@ export interface Totals {
   readonly predictedTokens: number
   readonly trainedTokens: number
   readonly optimiserSteps: number
+  /** Groups that were to be executed, and those of them with two executed members or more. */
+  readonly anchorsWanted: number
+  readonly anchorsRealised: number
+  /** Of dev evaluations, which are in no other entry. */
+  readonly devExecutions: number
+  readonly devSandboxCpuS: number
+  /** Of the engine: sampling and training the policy, and whatever the frozen backbone computed. */
+  readonly policyCpuS: number
+  readonly frozenCpuS: number
+  readonly wallS: number
 }
 const NOTHING: Totals = {
   executions: 0,
@@ -50,6 +63,13 @@ const NOTHING: Totals = {
   predictedTokens: 0,
   trainedTokens: 0,
   optimiserSteps: 0,
+  anchorsWanted: 0,
+  anchorsRealised: 0,
+  devExecutions: 0,
+  devSandboxCpuS: 0,
+  policyCpuS: 0,
+  frozenCpuS: 0,
+  wallS: 0,
 }
 
 /** One line of a run's progress: what is shown live, kept in the ledger and in metrics.jsonl. */
@@ -85,14 +105,11 @@ export interface StepMetrics {
 
 export type StoppedBy = 'steps' | 'executions' | 'sandboxS' | 'wallS' | 'interrupted' | 'unscorable' | 'anchors'
 
-/** A run that must not go on: executions fail, or predictions do. */
-export class TrainingStopped extends WmrlError {
-  constructor(
-    readonly stoppedBy: StoppedBy,
-    message: string,
-  ) {
-    super(message)
-  }
+/** Executed score of dev tasks, and what it cost. */
+export interface DevResult {
+  readonly score: number
+  readonly executions: number
+  readonly sandboxCpuS: number
 }
 
 export interface LoopDeps {
@@ -106,31 +123,43 @@ export interface LoopDeps {
   readonly format: AgentFormat
   readonly record: RunRecord
   readonly now: () => number
-  /** Executed score of dev tasks, where the configuration asks for it. */
-  readonly evaluateDev?: (sampler: Sampler, step: number, signal: AbortSignal) => Promise<number>
+  /** Where the configuration asks for it. `step` names the weights: those that this step would update, 0 the frozen ones. */
+  readonly evaluateDev?: (sampler: Sampler, step: number, signal: AbortSignal) => Promise<DevResult>
   readonly onStep?: (m: StepMetrics, t: Totals) => void
+  readonly log?: (line: string) => void
+  /** Called at the end, while the model is still open. */
+  readonly beforeClose?: (r: LoopReport) => Promise<void>
 }
 
 export interface LoopReport {
   readonly steps: number
   readonly stoppedBy: StoppedBy
+  /** In words, where an alarm stopped the run: executions fail, or predictions do. */
+  readonly alarm?: string
   readonly totals: Totals
   readonly anchorShare: number
+  readonly dev: { readonly before: number | null; readonly after: number | null }
   readonly checkpoint: Checkpoint | undefined
 }
 
-/** Trains from the newest complete checkpoint, or from the frozen backbone, until steps, budget or signal end it. */
+/** Trains from the newest checkpoint that opens, or from the frozen backbone, until steps, budget, alarm or signal end it. */
 export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopReport> {
   const { config } = d
-  const newest = d.record.newestCheckpoint()
-  let state: RunState = newest?.state ?? { step: 0, method: INITIAL_STATE, totals: NOTHING, anchorHistory: [] }
-  const model = await d.engine.open(newest?.checkpoint ?? 'frozen', signal)
-  let checkpoint = newest?.checkpoint
-  let saved = newest ? state.step : -1
-  const started = d.now()
-  let wanted = 0
-  let realised = 0
+  const opened = await openNewest(d.engine, d.record.checkpoints(), d.log, signal)
+  await using model = opened.model
+  let state: RunState = opened.from
+    ? // Checkpoints of earlier versions lack the newer totals.
+      { ...opened.from.state, totals: { ...NOTHING, ...opened.from.state.totals } }
+    : { step: 0, method: INITIAL_STATE, totals: NOTHING, anchorHistory: [] }
+  d.record.resumeAt(state.step)
+  cutMetrics(d.runDir, state.step)
+  let checkpoint = opened.from?.checkpoint
+  let saved = opened.from ? state.step : -1
+  /** The step whose update the model's weights hold; ahead of the state's between update and commit. */
+  const weights = { step: state.step }
+  const spent = expenses(d, model, state.totals)
   let stoppedBy: StoppedBy = 'steps'
+  let alarm: string | undefined
   const over = new AbortController()
   const ahead = new RollAhead(
     async (step, s) => {
@@ -140,9 +169,14 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
     config.train.maxStaleness,
     AbortSignal.any([signal, over.signal]),
   )
+  let after: number | null = null
   try {
+    if (d.evaluateDev && state.devBefore === undefined) {
+      const dev = await d.evaluateDev(d.frozen, 0, signal)
+      state = { ...state, devBefore: dev.score, totals: addDev(state.totals, dev) }
+    }
     while (state.step < config.train.steps) {
-      const limit = overBudget(config, state.totals, (d.now() - started) / 1000)
+      const limit = overBudget(config, { ...state.totals, ...spent() })
       if (limit) {
         stoppedBy = limit
         break
@@ -152,36 +186,110 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
         break
       }
       const step = state.step + 1
-      const next = await oneStep(d, model, state, step, ahead, signal)
-      wanted += next.wanted
-      realised += next.realised
+      const next = await oneStep(d, model, state, step, { ahead, weights, spent }, signal)
       state = next.state
       const due = step % config.train.checkpointEvery === 0 || step === config.train.steps
       if (due) {
         checkpoint = await save(d, model, state, signal)
         saved = step
       }
+      if (next.stop) {
+        stoppedBy = next.stop.by
+        alarm = next.stop.why
+        break
+      }
     }
   } catch (e) {
-    if (e instanceof TrainingStopped) {
-      await save(d, model, state, AbortSignal.timeout(60_000)).catch(() => undefined)
-      throw e
-    }
-    if (!signal.aborted) throw e
+    // Weights of a step whose record failed belong to no state: the run goes on from the checkpoint before them.
+    if (!signal.aborted || weights.step !== state.step) throw e
     stoppedBy = 'interrupted'
   } finally {
     over.abort()
     await ahead.idle()
   }
   if (state.step !== saved && state.step > 0) checkpoint = await save(d, model, state, AbortSignal.timeout(60_000))
-  return {
+  if (d.evaluateDev && alarm === undefined && stoppedBy !== 'interrupted') {
+    try {
+      await using sampler = await model.snapshot(signal)
+      const dev = await d.evaluateDev(sampler, state.step + 1, signal)
+      after = dev.score
+      state = { ...state, totals: { ...addDev(state.totals, dev), ...spent() } }
+      if (checkpoint) d.record.commitCheckpoint(checkpoint, state)
+    } catch (e) {
+      if (!signal.aborted) throw e
+      stoppedBy = 'interrupted'
+    }
+  }
+  const totals = { ...state.totals, ...spent() }
+  const report: LoopReport = {
     steps: state.step,
     stoppedBy,
-    totals: state.totals,
-    anchorShare: wanted === 0 ? 0 : realised / Math.max(1, config.train.groups * state.step),
+    ...(alarm === undefined ? {} : { alarm }),
+    totals,
+    anchorShare: totals.anchorsRealised / Math.max(1, config.train.groups * state.step),
+    dev: { before: state.devBefore ?? null, after },
     checkpoint,
   }
+  await d.beforeClose?.(report)
+  return report
 }
+
+/**
+ * Opens the newest checkpoint that the engine can read, the frozen backbone where there is none.
+ * @throws EngineError where there are checkpoints but none opens: training anew would look like going on.
+ */
+export async function openNewest(
+  engine: Engine,
+  saved: readonly SavedRun[],
+  log: ((line: string) => void) | undefined,
+  signal: AbortSignal,
+): Promise<{ readonly model: Model; readonly from: SavedRun | undefined }> {
+  if (saved.length === 0) return { model: await engine.open('frozen', signal), from: undefined }
+  const failed: string[] = []
+  for (const from of saved) {
+    try {
+      const model = await engine.open(from.checkpoint, signal)
+      for (const f of failed) log?.(`checkpoint ${f}`)
+      if (failed.length > 0) log?.(`going on from step ${from.state.step} instead`)
+      return { model, from }
+    } catch (e) {
+      if (!(e instanceof EngineError) || e.retryable || signal.aborted) throw e
+      failed.push(`of step ${from.state.step}: ${messageOf(e)}`)
+    }
+  }
+  throw new EngineError(
+    `none of ${saved.length} checkpoints opens (${failed[0]}); put its file back into the run's checkpoints/, or start again with another --run`,
+  )
+}
+
+/** What the run has spent by now, with what earlier processes spent on it. */
+function expenses(d: LoopDeps, model: Model, base: Totals): () => Pick<Totals, 'policyCpuS' | 'frozenCpuS' | 'wallS'> {
+  const started = d.now()
+  const frozen = d.frozen.usage?.cpuS ?? 0
+  return () => ({
+    policyCpuS: base.policyCpuS + model.usage.cpuS,
+    frozenCpuS: base.frozenCpuS + (d.frozen.usage?.cpuS ?? 0) - frozen,
+    wallS: base.wallS + (d.now() - started) / 1000,
+  })
+}
+
+/** A step that is computed again after a resume has one line, too. */
+function cutMetrics(runDir: string, step: number): void {
+  const path = metricsPath(runDir)
+  if (!existsSync(path)) return
+  const lines = readFileSync(path, 'utf8').split('\n')
+  const kept = lines.filter((l) => {
+    try {
+      return (JSON.parse(l) as StepMetrics).step <= step
+    } catch {
+      // Empty, or cut when the process was killed.
+      return false
+    }
+  })
+  writeFileSync(`${path}.tmp`, kept.map((l) => `${l}\n`).join(''))
+  renameSync(`${path}.tmp`, path)
+}
+const metricsPath = (runDir: string): string => join(runDir, 'metrics.jsonl')
 
 const inputsOf = (d: LoopDeps, step: number): Omit<StepInputs, 'state'> => ({
   seed: d.config.seed,
@@ -196,21 +304,32 @@ const inputsOf = (d: LoopDeps, step: number): Omit<StepInputs, 'state'> => ({
   format: d.format,
 })
 
+interface Stop {
+  readonly by: StoppedBy
+  readonly why: string
+}
+
 async function oneStep(
   d: LoopDeps,
   model: Model,
   state: RunState,
   step: number,
-  ahead: RollAhead<RolledStep>,
+  run: {
+    readonly ahead: RollAhead<RolledStep>
+    readonly weights: { step: number }
+    readonly spent: ReturnType<typeof expenses>
+  },
   signal: AbortSignal,
-) {
+): Promise<{ readonly state: RunState; readonly stop: Stop | undefined }> {
   const { config } = d
   const t0 = d.now()
   const overlap = config.train.maxStaleness > 0
-  const evaluate = config.train.evalEvery > 0 && step % config.train.evalEvery === 0 ? d.evaluateDev : undefined
+  // After the last step the final weights are evaluated.
+  const due = config.train.evalEvery > 0 && step % config.train.evalEvery === 0 && step < config.train.steps
+  const evaluate = due ? d.evaluateDev : undefined
   await using sampler = overlap && !evaluate ? undefined : await model.snapshot(signal)
   const inputs = { ...inputsOf(d, step), state: state.method }
-  const rolled = overlap ? await ahead.take(step, config.train.steps) : undefined
+  const rolled = overlap ? await run.ahead.take(step, config.train.steps) : undefined
   const o = rolled ? settle(inputs, rolled.value) : await gather(inputs, sampler!, signal)
   // Before the update: some servers cannot sample a snapshot once its model was trained on.
   const dev = evaluate ? await evaluate(sampler!, step, signal) : undefined
@@ -243,47 +362,54 @@ async function oneStep(
     },
     signal,
   )
+  run.weights.step = step
   const t2 = d.now()
   if (u.step && !u.step.applied)
     throw new EngineError(`step ${step}: a gradient was not finite, the weights are unchanged`)
-  const totals = add(state.totals, o, u)
   const wanted = o.anchors.filter(Boolean).length
   const realised = o.evidence.filter((e) => e.anchor && (e.executed ?? []).filter((r) => r !== null).length >= 2).length
+  const totals: Totals = {
+    ...add(dev ? addDev(state.totals, dev) : state.totals, o, u),
+    anchorsWanted: state.totals.anchorsWanted + wanted,
+    anchorsRealised: state.totals.anchorsRealised + realised,
+    ...run.spent(),
+  }
   const next: RunState = {
+    ...state,
     step,
     method: o.result.state,
     totals,
     anchorHistory: [...state.anchorHistory, [wanted, realised] as const].slice(-10),
   }
   const metrics = {
-    ...metricsOf(o, u, step, { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 }, dev),
+    ...metricsOf(o, u, step, { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 }, dev?.score),
     ...(rolled ? { staleness: rolled.staleness } : {}),
   }
   d.record.commitStep(metrics, o)
   const done: StepMetrics = { ...metrics, seconds: { ...metrics.seconds, commit: (d.now() - t2) / 1000 } }
-  await appendFile(join(d.runDir, 'metrics.jsonl'), `${JSON.stringify({ ...done, totals })}\n`)
+  await appendFile(metricsPath(d.runDir), `${JSON.stringify({ ...done, totals })}\n`)
   d.onStep?.(done, totals)
-  guard(config, o, next)
-  return { state: next, wanted, realised }
+  return { state: next, stop: guard(config, o, next) }
 }
 
 /** Alarms that end a run rather than train on what cannot be trusted. */
-function guard(config: RunConfig, o: StepOutcome, s: RunState): void {
+function guard(config: RunConfig, o: StepOutcome, s: RunState): Stop | undefined {
   const bad = o.trajectories.filter((t) => t.unscorable).length / Math.max(1, o.trajectories.length)
   if (bad > config.alarm.unscorableShare) {
-    throw new TrainingStopped(
-      'unscorable',
-      `step ${s.step}: ${(100 * bad).toFixed(0)} % of trajectories are unscorable (${reasons(o.trajectories)}); limit alarm.unscorableShare = ${config.alarm.unscorableShare}`,
-    )
+    return {
+      by: 'unscorable',
+      why: `step ${s.step}: ${(100 * bad).toFixed(0)} % of trajectories are unscorable (${reasons(o.trajectories)}); limit alarm.unscorableShare = ${config.alarm.unscorableShare}`,
+    }
   }
   const w = s.anchorHistory.reduce((a, [x]) => a + x, 0)
   const r = s.anchorHistory.reduce((a, [, x]) => a + x, 0)
   if (w >= 5 && r / w < config.alarm.anchorFloor) {
-    throw new TrainingStopped(
-      'anchors',
-      `step ${s.step}: ${r} of ${w} wanted anchors were really executed; limit alarm.anchorFloor = ${config.alarm.anchorFloor}`,
-    )
+    return {
+      by: 'anchors',
+      why: `step ${s.step}: ${r} of ${w} wanted anchors were really executed; limit alarm.anchorFloor = ${config.alarm.anchorFloor}`,
+    }
   }
+  return undefined
 }
 
 function reasons(ts: readonly Trajectory[]): string {
@@ -300,10 +426,10 @@ export function countReasons(ts: readonly Trajectory[]): Record<string, number> 
   return out
 }
 
-function overBudget(c: RunConfig, t: Totals, wallS: number): StoppedBy | undefined {
+function overBudget(c: RunConfig, t: Totals): StoppedBy | undefined {
   if (c.budget.executions !== undefined && t.executions >= c.budget.executions) return 'executions'
   if (c.budget.sandboxS !== undefined && t.sandboxCpuS >= c.budget.sandboxS) return 'sandboxS'
-  if (c.budget.wallS !== undefined && wallS >= c.budget.wallS) return 'wallS'
+  if (c.budget.wallS !== undefined && t.wallS >= c.budget.wallS) return 'wallS'
   return undefined
 }
 
@@ -320,6 +446,7 @@ function add(t: Totals, o: StepOutcome, u: UpdateReport): Totals {
   const verdicts = verdictsOf(o)
   const sum = (f: (c: Cost) => number): number => verdicts.reduce((s, v) => s + f(v.cost), 0)
   return {
+    ...t,
     executions: t.executions + sum((c) => c.executions),
     attemptsExecuted: t.attemptsExecuted + verdicts.filter((v) => v.source === 'executed').length,
     predictions: t.predictions + verdicts.filter((v) => v.source === 'predicted').length,
@@ -331,6 +458,12 @@ function add(t: Totals, o: StepOutcome, u: UpdateReport): Totals {
     optimiserSteps: t.optimiserSteps + (u.step?.applied ? 1 : 0),
   }
 }
+
+const addDev = (t: Totals, dev: DevResult): Totals => ({
+  ...t,
+  devExecutions: t.devExecutions + dev.executions,
+  devSandboxCpuS: t.devSandboxCpuS + dev.sandboxCpuS,
+})
 
 const mean = (x: readonly number[]): number | null => (x.length === 0 ? null : x.reduce((a, b) => a + b, 0) / x.length)
 const std = (x: readonly number[]): number => {

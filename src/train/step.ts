@@ -56,6 +56,7 @@ export function planStep(
 }
 
 export interface StepOutcome {
+  readonly step: number
   readonly plans: readonly GroupPlan[]
   readonly anchors: readonly boolean[]
   readonly trajectories: readonly Trajectory[]
@@ -89,7 +90,7 @@ export async function roll(i: Omit<StepInputs, 'state'>, sampler: Sampler, signa
 }
 
 /** Correct: the part that needs the method's state as it is at the step's turn. */
-export function settle(i: Pick<StepInputs, 'method' | 'state'>, rolled: RolledStep): StepOutcome {
+export function settle(i: Pick<StepInputs, 'step' | 'method' | 'state'>, rolled: RolledStep): StepOutcome {
   const { plans, anchors, trajectories } = rolled
   const evidence = plans.map((_, g): GroupEvidence => {
     const members = trajectories.filter((t) => t.group === g)
@@ -106,7 +107,7 @@ export function settle(i: Pick<StepInputs, 'method' | 'state'>, rolled: RolledSt
     const a = result.groups[t.group]!.advantages?.[t.index] ?? null
     return a === null || t.unscorable || !t.mask.includes(1) ? [] : [{ trajectory: t, datum: datumOf(t, a) }]
   })
-  return { plans, anchors, trajectories, evidence, result, data }
+  return { step: i.step, plans, anchors, trajectories, evidence, result, data }
 }
 
 /** Tokens after the last sampled one carry no gradient and are left out. */
@@ -134,7 +135,7 @@ export interface UpdateReport {
 /**
  * One on-policy update. A step without any usable group, or whose advantages are all 0 with nothing else to learn from,
  * takes no optimiser step and says so.
- * @throws EngineError when a coefficient is not finite.
+ * @throws EngineError when a coefficient or the loss is not finite; the model then holds gradients that are worth nothing.
  */
 export async function update(
   o: StepOutcome,
@@ -147,7 +148,8 @@ export async function update(
   const regularised = (u.loss.kl ?? 0) > 0 || (u.loss.entropyBonus ?? 0) > 0
   const data = o.data.map((d) => d.datum).filter((d) => regularised || d.advantage !== 0)
   if (data.length === 0) return { loss: undefined, step: undefined, none: 'no-differences' }
-  for (const d of data) if (!Number.isFinite(d.advantage)) throw new EngineError(`a coefficient is ${d.advantage}`)
+  for (const d of data)
+    if (!Number.isFinite(d.advantage)) throw new EngineError(`step ${o.step}: a coefficient is ${d.advantage}`)
   const withReference =
     (u.loss.kl ?? 0) > 0
       ? await frozen
@@ -159,7 +161,8 @@ export async function update(
       : data
   const normaliser = Math.max(1, o.result.divisor) * u.groupSize
   const loss = await model.forwardBackward(withReference, { ...u.loss, normaliser }, signal)
-  if (!Number.isFinite(loss.loss)) return { loss, step: undefined, none: undefined }
+  if (!Number.isFinite(loss.loss))
+    throw new EngineError(`step ${o.step}: the loss is ${loss.loss}, no optimiser step was taken on it`)
   const step = await model.optimStep(
     {
       learningRate: u.learningRate,

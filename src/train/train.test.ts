@@ -166,6 +166,26 @@ describe('a step', () => {
     expect(after.version).toBe((await engine.frozen(signal)).version)
   })
 
+  it('takes no optimiser step on a loss that is not finite, and names step and loss', async () => {
+    await using model = await engine.open('frozen', signal)
+    const frozen = await engine.frozen(signal)
+    const o = await gather(inputs('executed-only', { step: 7, turns: 1 }), frozen, signal)
+    // As if sampled by weights that gave these tokens no chance: the ratio overflows.
+    const data = o.data.map((d, k) => ({
+      ...d,
+      datum: { ...d.datum, advantage: k % 2 === 0 ? 1 : -1, logprobs: d.datum.mask.map((m) => -1000 * m) },
+    }))
+    const u = update(
+      { ...o, data },
+      model,
+      frozen,
+      { loss: { kind: 'importance_sampling' }, learningRate: 1e-3, gradClip: 1, groupSize: 3 },
+      signal,
+    )
+    await expect(u).rejects.toThrow(/step 7: the loss is (NaN|-?Infinity)/)
+    await using after = await model.snapshot(signal)
+    expect(after.version).toBe(frozen.version)
+  })
   it('moves the weights, and the ratio is 1 before the first update', async () => {
     await using model = await engine.open('frozen', signal)
     const frozen = await engine.frozen(signal)

@@ -130,7 +130,12 @@ it('the share of one token rises over exactly N optimiser steps', async () => {
       executed,
       predicted,
       format,
-      record: { commitStep: () => undefined, commitCheckpoint: () => [], newestCheckpoint: () => undefined },
+      record: {
+        commitStep: () => undefined,
+        commitCheckpoint: () => [],
+        checkpoints: () => [],
+        resumeAt: () => undefined,
+      },
       now: () => performance.now(),
       onStep: (m) => {
         metrics.push(m)

@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdirSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import {
@@ -184,13 +184,12 @@ async function demo(
   }
   const first = base(0)
   await prepareAll(ctx, first.tasks.little)
-  await using nano = await openNano(
-    { threads: first.engine.threads, checkpointDir: join(runsDir(), 'demo', 'checkpoints') },
-    signal,
-  )
+  // For evaluations: each training opens an engine of its own, which keeps its checkpoints in the run's folder.
+  await using nano = await openNano({ threads: first.engine.threads, checkpointDir: demoDir() }, signal)
   // Rows that no training changes come from the recording; what the trained agent writes is always executed.
   await using recorded = await openRuntime(o.cache ? { cache: true, cachePath: recordedCopy() } : { cache: false })
-  await using fresh = await openRuntime({ cache: true, cachePath: freshCache() })
+  using cache = freshCache()
+  await using fresh = await openRuntime({ cache: true, cachePath: cache.path })
   out.log(`held-out tasks: ${(await fresh.pool.select('builtin', 'heldout')).map((t) => t.id).join(', ')}`)
   const fixed = await fixedRows(recorded, nano, first, count, signal)
   const fromRecording = sandbox.recorded > 0
@@ -253,20 +252,40 @@ const CONTROL = {
   train: { ...(DEMO.train as Record<string, unknown>), evalEvery: 0 },
 }
 
-function recordedCopy(): string {
-  const shipped = join(packageRoot(), 'assets', 'demo', 'executions.db')
+function demoDir(): string {
   const dir = join(home(), 'demo')
   mkdirSync(dir, { recursive: true })
-  const copy = join(dir, 'recorded.db')
-  // SQLite writes beside its file; what is shipped stays as it is.
-  if (existsSync(shipped) && !existsSync(copy)) copyFileSync(shipped, copy)
+  return dir
+}
+
+/** SQLite writes beside its file; what is shipped stays as it is. A copy is of one recording: another one has another name. */
+function recordedCopy(): string {
+  const shipped = join(packageRoot(), 'assets', 'demo', 'executions.db')
+  const digest = existsSync(shipped) ? contentHash(readFileSync(shipped)).slice(0, 16) : 'none'
+  const copy = join(demoDir(), `recorded-${digest}.db`)
+  if (existsSync(shipped) && !existsSync(copy)) {
+    const part = `${copy}.${process.pid}`
+    copyFileSync(shipped, part)
+    renameSync(part, copy)
+  }
+  for (const f of readdirSync(demoDir()))
+    if (/^recorded\b/.test(f) && !f.startsWith(`recorded-${digest}.db`)) rmSync(join(demoDir(), f), { force: true })
   return copy
 }
 
-function freshCache(): string {
-  const dir = join(home(), 'demo')
-  mkdirSync(dir, { recursive: true })
-  return join(dir, `fresh-${process.pid}-${Date.now()}.db`)
+/** Executions of one demo, so that each pays for its own; removed at its end, or by a later demo if it was killed. */
+function freshCache(): Disposable & { readonly path: string } {
+  for (const f of readdirSync(demoDir())) {
+    const pid = /^fresh-(\d+)-/.exec(f)?.[1]
+    if (pid && !existsSync(`/proc/${pid}`)) rmSync(join(demoDir(), f), { force: true })
+  }
+  const path = join(demoDir(), `fresh-${process.pid}-${Date.now()}.db`)
+  return {
+    path,
+    [Symbol.dispose]() {
+      for (const end of ['', '-wal', '-shm']) rmSync(`${path}${end}`, { force: true })
+    },
+  }
 }
 
 async function oneSeed(
@@ -304,16 +323,17 @@ async function oneSeed(
   const stamp = new Date().toISOString().replace(/[:.]/g, '-')
   const train = async (config: RunConfig, name: string) => {
     const dir = join(runsDir(), `demo-${stamp}-${name}-seed${seed}`)
-    const started = Date.now()
     const report = await runTraining(ctx, config, dir, {
       runtime: o.fresh,
-      nano: o.nano,
       onStep: (m, t) =>
-        out.progress(`seed ${seed} ${name}: ${stepLine(m, t, config, started)}`, {
-          last: m.step === config.train.steps,
-        }),
+        out.progress(`seed ${seed} ${name}: ${stepLine(m, t, config)}`, { last: m.step === config.train.steps }),
     })
     signal.throwIfAborted()
+    if (report.alarm !== undefined) throw new Failed(report.alarm)
+    if (report.dev.after !== null)
+      out.log(
+        `seed ${seed} ${name}: dev score ${(report.dev.before ?? 0).toFixed(3)} before, ${report.dev.after.toFixed(3)} after`,
+      )
     const turns = await withAgent(o.nano, dir, signal, (s) => heldout(o.fresh, s, config))
     return { dir, report, after: evaluated(turns) }
   }

@@ -2,14 +2,15 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Command, Option } from 'commander'
-import { ConfigError, weightsVersion } from '../../core/index.ts'
+import { ConfigError } from '../../core/index.ts'
 import type { Sampler } from '../../engine/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { type EvaluationSummary, showInterval, summarise } from '../../report/index.ts'
-import { type EvaluatedTurn, evaluate, type RunConfig } from '../../train/index.ts'
+import { type EvaluatedTurn, evaluate, openNewest, type RunConfig } from '../../train/index.ts'
 import { run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { openEngine } from '../open-engine.ts'
+import { savedRuns } from '../run-record.ts'
 import { openRuntime, type Runtime } from '../runtime.ts'
 import { makeJudges, type OpenEngine } from '../session.ts'
 import { configOf } from './train.ts'
@@ -43,21 +44,26 @@ export function evalCommand(program: Command): void {
             // A server's journal belongs to the run that trains: an evaluation beside it keeps its own.
             const state = frozen || config.engine.kind === 'tinker' ? scratch : join(where, 'checkpoints')
             await using nano = await openEngine(out, config, state, signal)
-            const turns = await withAgent(nano, frozen ? undefined : where, signal, (sampler) =>
-              evaluateOn(
-                rt,
-                nano,
-                config,
-                sampler,
-                {
-                  split: o.split,
-                  samples,
-                  seed: config.seed,
-                  key: o.greedy ? 'greedy' : 'eval',
-                  greedy: o.greedy === true,
-                },
-                signal,
-              ),
+            const turns = await withAgent(
+              nano,
+              frozen ? undefined : where,
+              signal,
+              (sampler) =>
+                evaluateOn(
+                  rt,
+                  nano,
+                  config,
+                  sampler,
+                  {
+                    split: o.split,
+                    samples,
+                    seed: config.seed,
+                    key: o.greedy ? 'greedy' : 'eval',
+                    greedy: o.greedy === true,
+                  },
+                  signal,
+                ),
+              (line) => out.log(line),
             )
             const s = summarise(turns.map(judged))
             if (!frozen) keep(where, `${o.split}${o.greedy ? '-greedy' : ''}`, turns)
@@ -88,25 +94,25 @@ export const evaluationJson = (s: EvaluationSummary) => ({
   selection: s.selection,
 })
 
-/** Opens a run's newest checkpoint (or the frozen backbone) as a sampler for the time of `f`. */
+/** Opens a run's newest checkpoint that can be read (or the frozen backbone) as a sampler for the time of `f`. */
 export async function withAgent<T>(
   nano: OpenEngine,
   runDir: string | undefined,
   signal: AbortSignal,
   f: (s: Sampler) => Promise<T>,
+  log?: (line: string) => void,
 ): Promise<T> {
   if (runDir === undefined) return f(nano.frozen)
   const path = join(runDir, 'run.db')
   if (!existsSync(path))
     throw new ConfigError('run', `${runDir} is no run directory`, 'give the folder that wmrl train --run wrote')
   const ledger = RunLedger.openReadOnly(path)
-  const row = ledger.checkpoints()[0]
+  const saved = savedRuns(ledger, runDir)
   ledger.close()
-  if (!row) throw new ConfigError('run', `${runDir} has no complete checkpoint`, 'let it train at least one step')
-  const model = await nano.engine.open(
-    { name: (row.state as { name: string }).name, location: row.location, version: weightsVersion(row.weights) },
-    signal,
-  )
+  if (saved.length === 0)
+    throw new ConfigError('run', `${runDir} has no complete checkpoint`, 'let it train at least one step')
+  const opened = await openNewest(nano.engine, saved, log, signal)
+  await using model = opened.model
   await using sampler = await model.snapshot(signal)
   return await f(sampler)
 }
@@ -159,6 +165,7 @@ function keep(dir: string, name: string, turns: readonly EvaluatedTurn[]): void 
   ledger.putEvaluation(
     turns.map((t) => ({
       name,
+      weights: t.weights,
       task: `${t.task.suite}/${t.task.id}`,
       sample: t.sample,
       turn: t.turn,

@@ -1,12 +1,14 @@
-import { existsSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { stringify } from 'yaml'
-import { ConfigError, messageOf, type VerdictStore } from '../../core/index.ts'
+import { ConfigError, type Cost, messageOf, type VerdictStore } from '../../core/index.ts'
+import type { Sampler } from '../../engine/index.ts'
 import { storedJudge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { summarise } from '../../report/index.ts'
 import {
+  type DevResult,
   evaluate,
   type LoopReport,
   methodOf,
@@ -15,14 +17,14 @@ import {
   type Totals,
   trainLoop,
 } from '../../train/index.ts'
-import { type CommandContext, Interrupted, type Out, run } from '../command.ts'
+import { type CommandContext, Failed, Interrupted, type Out, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { expectedCost } from '../expected-cost.ts'
-import { onServer, openEngine } from '../open-engine.ts'
+import { openEngine } from '../open-engine.ts'
 import { runsDir } from '../paths.ts'
-import { runRecord } from '../run-record.ts'
-import { makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
-import { makeJudges, type OpenEngine } from '../session.ts'
+import { checkpointDir, runRecord, savedConfig, sweepCheckpoints } from '../run-record.ts'
+import { lockRun, makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
+import { makeJudges } from '../session.ts'
 import { littleIds } from '../wiring.ts'
 
 interface TrainFlags {
@@ -55,32 +57,69 @@ export function trainCommand(program: Command): void {
     )
 }
 
-/** A resumed run keeps its own configuration; keys set now go over it. */
+/** A resumed run keeps its own configuration; a file and keys given now go over it. */
 function resolveConfig(dir: string, file: string | undefined, flags: TrainFlags): RunConfig {
-  const saved = join(dir, 'config.yaml')
-  if (existsSync(join(dir, 'run.db')) && !flags.resume)
-    throw new ConfigError(
-      '--run',
-      `${dir} already holds a run`,
-      'add --resume to go on with it, or choose another folder',
-    )
-  if (flags.resume && !existsSync(saved))
+  const db = join(dir, 'run.db')
+  if (!flags.resume) {
+    if (existsSync(db))
+      throw new ConfigError(
+        '--run',
+        `${dir} already holds a run`,
+        'add --resume to go on with it, or choose another folder',
+      )
+    return loadConfig({ file, set: flags.set, env: process.env })
+  }
+  const recorded = existsSync(db) ? configIn(db) : undefined
+  if (!recorded && !existsSync(configFile(dir)))
     throw new ConfigError('--resume', `${dir} holds no run`, 'give the folder of an earlier run with --run')
-  return loadConfig({ file: file ?? (flags.resume ? saved : undefined), set: flags.set, env: process.env })
+  const base = existsSync(configFile(dir)) ? configOf(dir) : recorded!
+  const config = loadConfig({ base: { ...base }, file, set: flags.set, env: process.env })
+  sameMethod(recorded ?? base, config)
+  return config
+}
+
+function configIn(db: string): RunConfig | undefined {
+  const ledger = RunLedger.openReadOnly(db)
+  try {
+    return savedConfig(ledger)
+  } finally {
+    ledger.close()
+  }
+}
+
+/** What the steps that a run holds already were computed with: changed, they could no longer be replayed. */
+const fixedPart = (c: RunConfig): Record<string, unknown> => ({
+  seed: c.seed,
+  method: methodOf(c),
+  train: { groups: c.train.groups, groupSize: c.train.groupSize, turns: c.train.turns },
+  prediction: { score: c.prediction.score, draws: c.prediction.draws },
+})
+
+/** @throws ConfigError naming the first key that differs */
+function sameMethod(was: RunConfig, now: RunConfig): void {
+  const compare = (a: unknown, b: unknown, path: string): void => {
+    if (a && b && typeof a === 'object' && typeof b === 'object') {
+      for (const k of Object.keys(a))
+        compare((a as Record<string, unknown>)[k], (b as Record<string, unknown>)[k], path ? `${path}.${k}` : k)
+    } else if (a !== b)
+      throw new ConfigError(
+        path,
+        `cannot become ${JSON.stringify(b)}: the steps of this run were computed with ${JSON.stringify(a)}`,
+        'leave it as it is, or start a new run',
+      )
+  }
+  compare(fixedPart(was), fixedPart(now), '')
 }
 
 export interface TrainingReport extends LoopReport {
   readonly run: string
-  readonly dev: { before: number | null; after: number | null }
   readonly cpuS: { engine: number; sandbox: number }
 }
 
 export interface TrainingOptions {
-  /** An open runtime and engine of the caller, else the training's own. */
+  /** An open runtime of the caller, else the training's own. */
   readonly runtime?: Runtime
-  readonly nano?: OpenEngine
   readonly onStep?: (m: StepMetrics, t: Totals) => void
-  readonly evaluateDevAround?: boolean
   readonly keyWithRung?: boolean
 }
 
@@ -92,16 +131,32 @@ export async function runTraining(
   o: TrainingOptions,
 ): Promise<TrainingReport> {
   makeRunDir(dir)
-  writeFileSync(join(dir, 'config.yaml'), stringify(config))
+  using _lock = lockRun(dir)
+  // Constants that the mode decides are written out: they may change between versions, a run's may not.
+  const resolved: RunConfig = { ...config, method: methodOf(config) }
   const ledger = RunLedger.open(join(dir, 'run.db'))
   try {
-    if (o.runtime && o.nano) return await trainWith(ctx, config, dir, ledger, o.runtime, o.nano, o)
+    writeWhole(configFile(dir), stringify(resolved))
+    sweepCheckpoints(ledger, dir)
+    if (o.runtime) return await trainWith(ctx, resolved, dir, ledger, o.runtime, o)
     await using rt = await openRuntime({ cache: config.executor.cache, workers: config.executor.workers })
-    await using nano = await openEngine(ctx.out, config, join(dir, 'checkpoints'), ctx.signal)
-    return await trainWith(ctx, config, dir, ledger, rt, nano, o)
+    return await trainWith(ctx, resolved, dir, ledger, rt, o)
   } finally {
     ledger.close()
   }
+}
+
+/** The file is there with all of its text, or as it was. */
+function writeWhole(path: string, text: string): void {
+  const temporary = `${path}.tmp`
+  const file = openSync(temporary, 'w')
+  try {
+    writeFileSync(file, text)
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
+  }
+  renameSync(temporary, path)
 }
 
 async function trainWith(
@@ -110,9 +165,9 @@ async function trainWith(
   dir: string,
   ledger: RunLedger,
   rt: Runtime,
-  nano: OpenEngine,
   o: TrainingOptions,
 ): Promise<TrainingReport> {
+  await using nano = await openEngine(out, config, checkpointDir(dir), signal)
   const { suite, split, only, little } = config.tasks
   const tasks = [
     ...(await rt.pool.select(suite, split, only)),
@@ -128,8 +183,8 @@ async function trainWith(
   })
   const executed = storedJudge(judges.executed, ledger satisfies VerdictStore)
   const format = nano.format(rt.pool)
-  const devTasks = config.train.evalEvery > 0 || o.evaluateDevAround ? await rt.pool.select('builtin', 'dev') : []
-  const devScore = async (sampler: Parameters<typeof evaluate>[0], step: number, s: AbortSignal): Promise<number> => {
+  const devTasks = config.train.evalEvery > 0 ? await rt.pool.select('builtin', 'dev') : []
+  const evaluateDev = async (sampler: Sampler, step: number, s: AbortSignal): Promise<DevResult> => {
     const turns = await evaluate(
       sampler,
       {
@@ -138,17 +193,15 @@ async function trainWith(
         turns: config.train.turns,
         seed: config.seed,
         format,
-        executed: judges.executed,
+        executed,
         final: false,
         key: `dev-${step}`,
       },
       s,
     )
-    return devMean(turns)
+    const sum = (f: (c: Cost) => number): number => turns.reduce((n, t) => n + f(t.feedback.cost), 0)
+    return { score: devMean(turns), executions: sum((c) => c.executions), sandboxCpuS: sum((c) => c.sandboxCpuS) }
   }
-  const before = devTasks.length > 0 ? await devScore(nano.frozen, 0, signal) : null
-  let after: number | null = null
-  const started = Date.now()
   const report = await trainLoop(
     {
       config,
@@ -159,34 +212,30 @@ async function trainWith(
       executed,
       predicted: judges.predicted,
       format,
-      record: runRecord(ledger, (path) => onServer(path) || existsSync(path)),
+      record: runRecord(ledger, dir, config),
       now: () => performance.now(),
-      ...(devTasks.length > 0
-        ? { evaluateDev: async (sampler, step, s) => (after = await devScore(sampler, step, s)) }
-        : {}),
+      log: (line) => out.log(line),
+      ...(devTasks.length > 0 ? { evaluateDev } : {}),
       onStep: (m, t) => {
         o.onStep?.(m, t)
-        if (!o.onStep) out.progress(stepLine(m, t, config, started), { last: m.step === config.train.steps })
+        if (!o.onStep) out.progress(stepLine(m, t, config), { last: m.step === config.train.steps })
         for (const a of m.alarms) out.log(`step ${m.step}: alarm: ${a}`)
+      },
+      async beforeClose({ steps, totals }) {
+        if (!nano.exportTo || signal.aborted) return
+        const to = join(dir, 'adapter')
+        const facts = { steps, executions: totals.executions, predictions: totals.predictions }
+        // The run is done and saved: an adapter that cannot be fetched is no reason to fail it.
+        await nano.exportTo(to, facts, signal).then(
+          (done) => done && out.log(`adapter, tokenizer and card: ${to}`),
+          (e: unknown) => out.log(`the adapter was not exported (${messageOf(e)})`),
+        )
       },
     },
     signal,
   )
-  if (nano.exportTo && !signal.aborted) {
-    const to = join(dir, 'adapter')
-    const facts = { steps: report.steps, executions: report.totals.executions, predictions: report.totals.predictions }
-    // The run is done and saved: an adapter that cannot be fetched is no reason to fail it.
-    await nano.exportTo(to, facts, signal).then(
-      (done) => done && out.log(`adapter, tokenizer and card: ${to}`),
-      (e: unknown) => out.log(`the adapter was not exported (${messageOf(e)})`),
-    )
-  }
-  return {
-    ...report,
-    run: dir,
-    dev: { before, after },
-    cpuS: { engine: nano.frozen.usage?.cpuS ?? 0, sandbox: report.totals.sandboxCpuS },
-  }
+  const { policyCpuS, frozenCpuS, sandboxCpuS } = report.totals
+  return { ...report, run: dir, cpuS: { engine: policyCpuS + frozenCpuS, sandbox: sandboxCpuS } }
 }
 
 /** Mean over dev tasks of the feedback-chosen turn's feedback score. */
@@ -206,8 +255,8 @@ function devMean(turns: Awaited<ReturnType<typeof evaluate>>): number {
 
 const show = (v: number | null): string => (v === null ? '   -' : v.toFixed(3))
 
-export function stepLine(m: StepMetrics, t: Totals, config: RunConfig, started: number): string {
-  const perStep = (Date.now() - started) / 1000 / m.step
+export function stepLine(m: StepMetrics, t: Totals, config: RunConfig): string {
+  const perStep = t.wallS / m.step
   const left = perStep * (config.train.steps - m.step)
   return `step ${m.step}/${config.train.steps}  executed ${m.executedGroups} predicted ${m.predictedGroups}  score real ${show(m.executedReward)} predicted ${show(m.predictedReward)}  executions ${t.executions}${m.devReward === undefined ? '' : `  dev ${show(m.devReward)}`}  ${perStep.toFixed(1)} s/step, ${left.toFixed(0)} s left`
 }
@@ -222,18 +271,25 @@ function finish(out: Out, r: TrainingReport): void {
       anchorShare: r.anchorShare,
       dev: r.dev,
       stoppedBy: r.stoppedBy,
+      ...(r.alarm === undefined ? {} : { alarm: r.alarm }),
       totals: r.totals,
     },
     () =>
       [
         `${r.steps} steps, stopped by ${r.stoppedBy}`,
         `executions ${r.totals.executions} (attempts judged by execution ${r.totals.attemptsExecuted}), predictions ${r.totals.predictions}, realised anchor share ${r.anchorShare.toFixed(3)}`,
-        `sandbox ${r.totals.sandboxCpuS.toFixed(1)} CPU s, engine ${r.cpuS.engine.toFixed(1)} CPU s`,
+        `sandbox ${r.totals.sandboxCpuS.toFixed(1)} CPU s; engine ${r.totals.policyCpuS.toFixed(1)} CPU s for the policy, ${r.totals.frozenCpuS.toFixed(1)} for the frozen backbone`,
+        ...(r.dev.before === null
+          ? []
+          : [
+              `dev score ${show(r.dev.before).trim()} before, ${show(r.dev.after).trim()} after (${r.totals.devExecutions} executions, ${r.totals.devSandboxCpuS.toFixed(1)} CPU s more)`,
+            ]),
         `run directory ${r.run}`,
       ].join('\n'),
   )
   if (r.stoppedBy === 'interrupted')
     throw new Interrupted(`stopped at step ${r.steps}, state saved; go on with: wmrl train --resume --run ${r.run}`)
+  if (r.alarm !== undefined) throw new Failed(r.alarm)
 }
 
 function dryRun(out: Out, config: RunConfig, dir: string): void {
@@ -250,7 +306,9 @@ function dryRun(out: Out, config: RunConfig, dir: string): void {
   )
 }
 
+const configFile = (dir: string): string => join(dir, 'config.yaml')
+
 /** Resolved configuration of a run directory. */
 export function configOf(dir: string): RunConfig {
-  return loadConfig({ file: join(dir, 'config.yaml') })
+  return loadConfig({ file: configFile(dir) })
 }

@@ -193,6 +193,7 @@ export class RemoteModel implements Model, AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#lost !== undefined) return
+    this.#lost = 'it was given back'
     const signal = AbortSignal.timeout(60_000)
     // Gradients that were not applied would be the slot's next model's.
     if (this.#pending) await this.o.training.optimStep({ learningRate: 0 }, signal).catch(() => undefined)
