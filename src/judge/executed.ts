@@ -41,16 +41,21 @@ export class ExecutedJudge implements Judge {
 
   judge(attempts: readonly Attempt[], signal: AbortSignal): readonly Promise<Verdict>[] {
     return attempts.map(async (a) => {
-      try {
-        const first = await this.one(a, signal)
-        // One retry of trouble of ours (invariant 1).
-        return 'unscorable' in first && first.unscorable.cause === 'infra' && !signal.aborted
-          ? await this.one(a, signal)
-          : first
-      } catch (e) {
-        return failed({ cause: signal.aborted ? 'cancelled' : 'infra', detail: messageOf(e) }, NO_COST)
-      }
+      const first = await this.tried(a, signal)
+      if (!('unscorable' in first) || signal.aborted) return first
+      // One retry of trouble of ours, whatever it was (invariant 1). What the first try cost was paid.
+      const second = await this.tried(a, signal)
+      return { ...second, cost: sum(first.cost, second.cost) }
     })
+  }
+
+  /** One try; what is thrown is trouble of ours. */
+  private async tried(a: Attempt, signal: AbortSignal): Promise<Verdict> {
+    try {
+      return await this.one(a, signal)
+    } catch (e) {
+      return failed({ cause: signal.aborted ? 'cancelled' : 'infra', detail: messageOf(e) }, NO_COST)
+    }
   }
 
   /** The execution behind an attempt, graded on nothing. */
@@ -117,3 +122,11 @@ function verdict(outcome: Outcome, cost: Cost): Verdict {
 function failed(unscorable: Unscorable, cost: Cost): Verdict {
   return { source: 'executed', unscorable, cost }
 }
+
+const sum = (a: Cost, b: Cost): Cost => ({
+  sandboxCpuS: a.sandboxCpuS + b.sandboxCpuS,
+  sandboxWallS: a.sandboxWallS + b.sandboxWallS,
+  executions: a.executions + b.executions,
+  predictedTokens: a.predictedTokens + b.predictedTokens,
+  engineCpuS: a.engineCpuS + b.engineCpuS,
+})
