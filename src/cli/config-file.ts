@@ -17,9 +17,13 @@ export function loadConfig(o: {
   const tree: Tree = structuredClone(o.base ?? {})
   if (o.file) merge(tree, readFile(o.file))
   for (const [k, v] of Object.entries(o.env ?? {})) {
-    if (!k.startsWith('WMRL_') || v === undefined || RESERVED.has(k)) continue
-    const path = k.slice(5).split('__').map(camel)
-    if (path.length > 1 || path[0] === 'seed') put(tree, path, literal(v), k)
+    if (!k.startsWith('WMRL_') || v === undefined || RESERVED.test(k)) continue
+    const key = configKeys().find((c) => variable(c) === k)
+    if (key === undefined) {
+      const near = nearest(k, configKeys().map(variable))
+      throw new ConfigError(k, 'is no configuration key', near ? `did you mean ${near}?` : 'see: wmrl config')
+    }
+    put(tree, key.split('.'), literal(v), k)
   }
   for (const s of o.set ?? []) {
     const at = s.indexOf('=')
@@ -28,11 +32,18 @@ export function loadConfig(o: {
   }
   const parsed = runConfig.safeParse(tree)
   if (parsed.success) return parsed.data
-  throw issueError(parsed.error.issues[0]!)
+  throw issueError(parsed.error.issues[0]!, tree)
 }
 
-/** Environment variables that are not configuration keys. */
-const RESERVED = new Set(['WMRL_HOME', 'WMRL_PYTHON', 'WMRL_DEBUG'])
+/** Environment variables that are not configuration keys: set-up's, the sandbox's mark, and those of the opt-in tests. */
+const RESERVED = /^WMRL_(HOME|PYTHON|BASE_PYTHON|DEBUG|CHAT_KEY|SANDBOX|SKYRL_\w+)$/
+
+/** `train.groupSize` as the environment has it: WMRL_TRAIN__GROUP_SIZE. */
+const variable = (key: string): string =>
+  `WMRL_${key
+    .replaceAll('.', '__')
+    .replace(/[A-Z]/g, (c) => `_${c}`)
+    .toUpperCase()}`
 
 function readFile(path: string): Tree {
   let text: string
@@ -51,8 +62,6 @@ function readFile(path: string): Tree {
   }
 }
 
-const camel = (s: string): string => s.toLowerCase().replace(/_([a-z])/g, (_, c: string) => c.toUpperCase())
-
 /** A value from a shell: JSON where it is JSON, else text. */
 function literal(v: string): unknown {
   try {
@@ -65,32 +74,44 @@ function literal(v: string): unknown {
 function put(tree: Tree, path: readonly string[], value: unknown, where: string): void {
   let at = tree
   for (const k of path.slice(0, -1)) {
-    const next = at[k] ?? {}
+    const next = at[own(k)] ?? {}
     if (typeof next !== 'object' || Array.isArray(next)) throw new ConfigError(where, `${k} holds a value, not keys`)
     at[k] = next
     at = next as Tree
   }
-  at[path[path.length - 1]!] = value
+  at[own(path[path.length - 1]!)] = value
 }
 
 function merge(into: Tree, from: Tree): void {
   for (const [k, v] of Object.entries(from)) {
-    if (v && typeof v === 'object' && !Array.isArray(v) && into[k] && typeof into[k] === 'object')
+    if (v && typeof v === 'object' && !Array.isArray(v) && into[own(k)] && typeof into[k] === 'object')
       merge(into[k] as Tree, v as Tree)
-    else into[k] = v
+    else into[own(k)] = v
   }
 }
 
-function issueError(issue: z.core.$ZodIssue): ConfigError {
+/** A key that is none of every object's own. @throws ConfigError */
+function own(key: string): string {
+  if (key in Object.prototype) throw new ConfigError(key, 'is no configuration key', 'see: wmrl config')
+  return key
+}
+
+function issueError(issue: z.core.$ZodIssue, tree: Tree): ConfigError {
   const path = issue.path.join('.')
   if (issue.code === 'unrecognized_keys') {
     const key = [...issue.path, issue.keys[0]].join('.')
     const near = nearest(key, configKeys())
     return new ConfigError(key, 'is no configuration key', near ? `did you mean ${near}?` : 'see: wmrl config')
   }
-  if (issue.code === 'invalid_value')
-    return new ConfigError(path, issue.message, `one of ${issue.values.map(String).join(', ')}`)
-  return new ConfigError(path || 'configuration', issue.message)
+  const value = issue.path.reduce<unknown>((at, k) => (at as Tree | undefined)?.[String(k)], tree)
+  const shown = JSON.stringify(value)
+  if (issue.code === 'invalid_value') {
+    const values = issue.values.map(String)
+    const near = nearest(String(value), values)
+    const fix = `one of ${values.join(', ')}${near ? `; did you mean ${near}?` : ''}`
+    return new ConfigError(path, `${shown} is not possible`, fix)
+  }
+  return new ConfigError(path || 'configuration', `${shown} is not possible: ${issue.message}`)
 }
 
 /** Every leaf key with its description and default, from the schema. */

@@ -1,7 +1,7 @@
 import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { ConfigError, MissingError, messageOf, TaskError } from '../core/index.ts'
+import { ConfigError, messageOf, TaskError } from '../core/index.ts'
 import type { Executor } from '../executors/index.ts'
 import type { GraderProcess } from '../grading/index.ts'
 import { dataDir } from './paths.ts'
@@ -122,10 +122,12 @@ function startOf(pid: number): string | null {
   return stat === undefined ? null : (stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? null)
 }
 
+/** The ledger of a run directory. @throws ConfigError naming what is none */
 export function needRun(path: string): string {
   const db = join(path, 'run.db')
   if (!existsSync(db))
-    throw new MissingError(
+    throw new ConfigError(
+      'run',
       `${path} is no run directory (it has no run.db)`,
       'give the folder that wmrl train --run wrote',
     )

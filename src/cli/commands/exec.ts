@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { attemptId, ConfigError, messageOf } from '../../core/index.ts'
+import { ConfigError } from '../../core/index.ts'
 import type { Execution } from '../../executors/index.ts'
 import { ExecutedJudge, LIMIT_PROFILES, type LimitProfile } from '../../judge/index.ts'
 import { run } from '../command.ts'
+import { programOn, verdictOn } from '../one-program.ts'
 import { openRuntime } from '../runtime.ts'
 
 /** Terminal control sequences of a program's output, made visible. */
@@ -12,20 +12,12 @@ const printable = (b: Uint8Array): string =>
     .decode(b)
     .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`)
 
-export function readProgram(file: string): string {
-  try {
-    return readFileSync(file === '-' ? 0 : file, 'utf8')
-  } catch (e) {
-    throw new ConfigError(file, `cannot be read (${messageOf(e)})`, 'give a Python file, or - for standard input')
-  }
-}
-
 export function execCommand(program: Command): void {
   program
     .command('exec')
     .description('runs one program in the sandbox and grades it on the feedback scope')
     .argument('<file>', 'Python file, - for standard input')
-    .requiredOption('--task <id>', 'task of the built-in suite, or suite/id')
+    .requiredOption('--task <id>', 'id of a task, or suite/id')
     .option('--no-cache', 'run it even if the same program ran before, and keep nothing of it')
     .option('--allow-unsafe', 'run it where nothing contains it: for your own programs only')
     .option('--limits <profile>', `limits: ${Object.keys(LIMIT_PROFILES).join(', ')}`, 'demo')
@@ -37,41 +29,32 @@ export function execCommand(program: Command): void {
           file: string,
           opts: { task: string; cache: boolean; allowUnsafe?: boolean; limits: string },
         ) => {
-          if (!(opts.limits in LIMIT_PROFILES))
+          if (!Object.hasOwn(LIMIT_PROFILES, opts.limits))
             throw new ConfigError(
               '--limits',
               `unknown profile ${opts.limits}`,
               `one of ${Object.keys(LIMIT_PROFILES).join(', ')}`,
             )
           const limits = LIMIT_PROFILES[opts.limits as LimitProfile]
-          const code = readProgram(file)
+          const program = await programOn(file, opts.task)
           await using rt = await openRuntime({
             cache: opts.cache,
             workers: 1,
             ...(opts.allowUnsafe ? { allowUnsafe: true } : {}),
           })
-          const task = await rt.pool.task(parseTask(opts.task))
           let e: Execution | undefined
           const judge = new ExecutedJudge({
             executor: rt.executor,
             grader: rt.grader,
             limits,
             taskSeed: 0,
-            task: (r) => rt.pool.task(r),
+            task: async () => program.task,
             onExecution: (x) => {
               e = x.execution
             },
           })
-          const v = await judge.judge(
-            [{ id: attemptId('exec'), task: task.ref, action: { code }, history: [], scope: 'feedback' }],
-            signal,
-          )[0]!
-          if ('unscorable' in v) {
-            out.result({ unscorable: v.unscorable }, () => `unscorable (${v.unscorable.cause}): ${v.unscorable.detail}`)
-            process.exitCode = 1
-            return
-          }
-          if (v.source !== 'executed') throw new Error('an executed judge predicted')
+          const v = await verdictOn({ out, signal }, judge, 'executed', program)
+          if (!v) return
           const stdout = e ? printable(e.stdout) : ''
           const stderr = e ? printable(e.stderr) : ''
           const cost = e
@@ -93,7 +76,7 @@ export function execCommand(program: Command): void {
                 stdout.trimEnd(),
                 stderr.trimEnd(),
                 `${v.observation.text}`,
-                `reward ${v.score.toFixed(3)}${v.outcome.kind === 'graded' ? `, ${task.card.metric.name} ${v.outcome.score.toPrecision(5)} on the feedback rows, percentile ${v.outcome.percentile.toFixed(3)}` : ''}`,
+                `reward ${v.score.toFixed(3)}${v.outcome.kind === 'graded' ? `, ${program.task.card.metric.name} ${v.outcome.score.toPrecision(5)} on the feedback rows, percentile ${v.outcome.percentile.toFixed(3)}` : ''}`,
                 `${cost.cpuS.toFixed(2)} CPU s, ${(cost.peakBytes / 2 ** 20).toFixed(0)} MiB, sandbox rung ${rt.executor.rung}${e?.cached ? ', from the cache' : ''}`,
               ]
                 .filter((l) => l !== '')
@@ -102,12 +85,4 @@ export function execCommand(program: Command): void {
         },
       ),
     )
-}
-
-/** `id` of the built-in suite, or `suite/id`. */
-export function parseTask(text: string): { suite: 'builtin' | 'small'; id: string } {
-  const [a, b] = text.split('/')
-  if (b === undefined) return { suite: 'builtin', id: a! }
-  if (a !== 'builtin' && a !== 'small') throw new ConfigError('--task', `unknown suite ${a}`, 'builtin or small')
-  return { suite: a, id: b }
 }

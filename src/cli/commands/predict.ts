@@ -2,40 +2,30 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { attemptId } from '../../core/index.ts'
 import { run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
+import { programOn, verdictOn } from '../one-program.ts'
 import { openRuntime } from '../runtime.ts'
 import { makeJudges, openNano } from '../session.ts'
-import { parseTask, readProgram } from './exec.ts'
 
 export function predictCommand(program: Command): void {
   program
     .command('predict')
     .description("the world model's verdict on a program: nothing is executed")
     .argument('<file>', 'Python file, - for standard input')
-    .requiredOption('--task <id>', 'task of the built-in suite, or suite/id')
+    .requiredOption('--task <id>', 'id of a task, or suite/id')
     .addHelpText('after', '\nExample:\n  wmrl predict --task concrete-strength solution.py')
     .action(
       run(async ({ out, signal }, file: string, opts: { task: string }) => {
-        const code = readProgram(file)
+        const program = await programOn(file, opts.task)
+        const config = loadConfig({ env: process.env })
         const scratch = mkdtempSync(join(tmpdir(), 'wmrl-predict-'))
         try {
-          const config = loadConfig({})
           await using rt = await openRuntime({ cache: false, workers: 1 })
           await using nano = await openNano({ threads: config.engine.threads, checkpointDir: scratch }, signal)
-          const task = await rt.pool.task(parseTask(opts.task))
           const { predicted } = makeJudges({ config, pool: rt.pool, executor: rt.executor, grader: rt.grader, nano })
-          const v = await predicted.judge(
-            [{ id: attemptId('predict'), task: task.ref, action: { code }, history: [], scope: 'feedback' }],
-            signal,
-          )[0]!
-          if ('unscorable' in v) {
-            out.result({ unscorable: v.unscorable }, () => `unscorable (${v.unscorable.cause}): ${v.unscorable.detail}`)
-            process.exitCode = 1
-            return
-          }
-          if (v.source !== 'predicted') throw new Error('the world model executed')
+          const v = await verdictOn({ out, signal }, predicted, 'predicted', program)
+          if (!v) return
           const kinds = new Map<string, number>()
           for (const a of v.belief.alternatives) kinds.set(a.kind, (kinds.get(a.kind) ?? 0) + a.p)
           out.result({ belief: v.belief, score: v.score, spread: v.spread, observation: v.observation.text }, () =>

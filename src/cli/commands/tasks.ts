@@ -21,7 +21,6 @@ import {
   METRIC_FACTS,
   type MetricName,
   nameOverlap,
-  nearest,
   overview,
   type PrepareResult,
   prepareTasks,
@@ -32,6 +31,7 @@ import {
   type TaskCard,
 } from '../../tasks/index.ts'
 import { type CommandContext, Failed, run } from '../command.ts'
+import { suiteOfId } from '../one-program.ts'
 import { artefactDir, dataDir, solutionsPython } from '../paths.ts'
 import { boardStore, inClone, openExecutor, openGrader, ownBoardsDir } from '../wiring.ts'
 
@@ -90,14 +90,6 @@ function countOf(value: string): number {
 
 interface SuiteOption {
   readonly suite?: BuiltSuite
-}
-
-/** Finds the suite of an id. @throws ConfigError with the nearest id */
-function suiteOfId(id: string, suites: readonly BuiltSuite[] = BUILT_SUITES): BuiltSuite {
-  const all = suites.flatMap((s) => catalogue(s))
-  const found = all.find((e) => e.id === id)
-  if (found) return found.suite
-  throw new ConfigError('id', `there is no task ${id}`, `the nearest is ${nearest(id, all)}`)
 }
 
 /** Loads the named tasks, or the whole suite; what is not prepared is the error that names the fix. */

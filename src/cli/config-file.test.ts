@@ -1,0 +1,84 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { ConfigError } from '../core/index.ts'
+import { configReference, loadConfig } from './config-file.ts'
+
+const refused = (f: () => unknown): string => {
+  try {
+    f()
+  } catch (e) {
+    expect(e).toBeInstanceOf(ConfigError)
+    expect((e as Error).message).not.toContain('\n')
+    return (e as Error).message
+  }
+  throw new Error('it was accepted')
+}
+const set = (...s: string[]) => loadConfig({ set: s })
+const env = (e: NodeJS.ProcessEnv) => loadConfig({ env: e })
+
+describe('a wrong value: the key, the value, what is possible', () => {
+  test.each([
+    ['train.learningRate=-1', /^train\.learningRate: -1 is not possible: .*>=0/],
+    ['train.steps=many', /^train\.steps: "many" is not possible: .*expected number/],
+    ['method.mode=papers', /^method\.mode: "papers" is not possible; one of paper, recommended.*did you mean paper\?/],
+    ['tasks.only=["a",3]', /^tasks\.only\.1: 3 is not possible/],
+    ['train.stepz=3', /^train\.stepz: is no configuration key; did you mean train\.steps\?/],
+    ['train=3', /^train: 3 is not possible/],
+  ])('%s', (s, said) => expect(refused(() => set(s))).toMatch(said))
+  test('a learning rate of 0 is possible: nothing is learned, everything is measured', () =>
+    expect(set('train.learningRate=0').train.learningRate).toBe(0))
+})
+
+describe('keys of every object are no configuration keys', () => {
+  test.each(['__proto__.x=1', 'train.__proto__.x=1', 'constructor.prototype.x=1', '__proto__=1'])('%s', (s) => {
+    expect(refused(() => set(s))).toMatch(/is no configuration key/)
+    expect(({} as Record<string, unknown>).x).toBeUndefined()
+  })
+  test('in a file', () => {
+    const dir = mkdtempSync(join(tmpdir(), 'wmrl-config-'))
+    try {
+      for (const [name, text] of [
+        ['a.yaml', '__proto__:\n  x: 1\n'],
+        ['a.toml', '[__proto__]\nx = 1\n'],
+      ] as const) {
+        const file = join(dir, name)
+        writeFileSync(file, text)
+        expect(refused(() => loadConfig({ file }))).toMatch(/is no configuration key/)
+      }
+      expect(({} as Record<string, unknown>).x).toBeUndefined()
+    } finally {
+      rmSync(dir, { recursive: true })
+    }
+  })
+})
+
+describe('the environment', () => {
+  test('holds every key, below --set', () => {
+    const c = loadConfig({
+      env: {
+        WMRL_SEED: '7',
+        WMRL_TRAIN__GROUP_SIZE: '4',
+        WMRL_METHOD__ANCHORS__SHARE: '0.5',
+        WMRL_ENGINE__THREADS: '1',
+      },
+      set: ['train.groupSize=6'],
+    })
+    expect([c.seed, c.train.groupSize, c.method.anchors.share, c.engine.threads]).toEqual([7, 6, 0.5, 1])
+    for (const { key } of configReference())
+      expect(
+        refused(() => env({ [`WMRL_${key.replace(/[.]/g, '__').replace(/[A-Z]/g, '_$&').toUpperCase()}`]: '{"x":1}' })),
+      ).toContain(`${key}: {"x":1}`)
+  })
+  test.each([
+    ['WMRL_TRAIN_STEPS', /WMRL_TRAIN_STEPS: is no configuration key; did you mean WMRL_TRAIN__STEPS\?/],
+    ['WMRL_TRAIN__STEPZ', /did you mean WMRL_TRAIN__STEPS\?/],
+    ['WMRL_TRAIN', /is no configuration key/],
+    ['WMRL_train__steps', /is no configuration key/],
+  ])('%s is not ignored', (name, said) => expect(refused(() => env({ [name]: '3' }))).toMatch(said))
+  test('what is no configuration is left alone', () =>
+    expect(env({ WMRL_HOME: '/x', WMRL_PYTHON: 'p', WMRL_SKYRL_URL: 'u', HOME: '/root', WMRL_DEBUG: '1' }).seed).toBe(
+      0,
+    ))
+})
