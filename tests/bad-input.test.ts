@@ -60,10 +60,10 @@ describe('configuration', () => {
     expect(r.status).toBe(2)
     oneLine(r.stderr, /train\.stepz/, /did you mean train\.steps/)
   })
-  it('with an ill-typed key: exit 2, key and value', () => {
+  it('with an ill-typed key: exit 2, the key and what it takes', () => {
     const r = wmrl(['train', '--dry-run', '--set', 'train.steps=many'])
     expect(r.status).toBe(2)
-    oneLine(r.stderr, /train\.steps/)
+    oneLine(r.stderr, /train\.steps/, /number/)
     const e = wmrl(['train', '--dry-run', '--set', 'method.mode=papers'])
     expect(e.status).toBe(2)
     oneLine(e.stderr, /method\.mode/, /paper, recommended/)
@@ -150,22 +150,40 @@ describe('a run directory', () => {
     expect(r.status).toBe(2)
     oneLine(r.stderr, /--resume/)
   })
+  it('goes on from another folder than the one that it was named from, and keeps its method', () => {
+    const run = join(dir, 'run-c')
+    expect(wmrl(['train', '--run', 'run-c', ...SMALL, '--quiet'], { cwd: dir }).status).toBe(0)
+    const config = readFileSync(join(run, 'config.yaml'), 'utf8')
+    // Resolved: the mode's constants are written out.
+    expect(config).toMatch(/lambda: 0\.5/)
+    for (const change of ['method.lambda=0.9', 'seed=4', 'train.groupSize=4', 'method.mode=paper']) {
+      const refused = wmrl(['train', '--run', run, '--resume', '--set', change, '--set', 'train.steps=2'])
+      expect(refused.status, change).toBe(2)
+      oneLine(refused.stderr, /^wmrl: (method|seed|train)\.?/, /new run/)
+    }
+    expect(readFileSync(join(run, 'config.yaml'), 'utf8')).toBe(config)
+    const r = wmrl(['train', '--run', run, '--resume', '--set', 'train.steps=2', '--json', '--quiet'])
+    expect(r.stderr).toBe('')
+    expect(JSON.parse(r.stdout)).toMatchObject({ steps: 2, totals: { attemptsExecuted: 4, anchorsWanted: 2 } })
+    expect(readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n').length).toBe(2)
+    expect(JSON.parse(wmrl(['replay', run, '--json']).stdout)).toMatchObject({ steps: 2, differences: 0 })
+  })
   it('with a truncated newest checkpoint: the file is named, its ledger kept', () => {
     const run = join(dir, 'run-b')
     expect(wmrl(['train', '--run', run, ...SMALL, '--quiet']).status).toBe(0)
     const l = RunLedger.openReadOnly(join(run, 'run.db'))
     const [newest] = l.checkpoints()
     l.close()
-    truncateSync(newest!.location, 1000)
+    truncateSync(join(run, newest!.location), 1000)
     const r = wmrl(['train', '--run', run, '--resume', '--set', 'train.steps=2', '--quiet'])
     expect(r.status).toBe(1)
-    oneLine(r.stderr, /checkpoint|safetensors/i)
+    oneLine(r.stderr, /none of 1 checkpoints opens/, /\.safetensors/, /--run/)
     const again = RunLedger.openReadOnly(join(run, 'run.db'))
     expect(again.steps().length).toBe(1)
     again.close()
   })
-  it('on a full disk: one line, exit 1', () => {
-    if (process.getuid?.() !== 0) return
+  // Mounting the small disk takes root.
+  it.runIf(process.getuid?.() === 0)('on a full disk: one line, exit 1', () => {
     const disk = join(dir, 'disk')
     mkdirSync(disk)
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', disk])

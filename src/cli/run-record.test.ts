@@ -1,4 +1,5 @@
 import {
+  cpSync,
   existsSync,
   mkdtempSync,
   readdirSync,
@@ -12,12 +13,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { nanoFormat } from '../agent/index.ts'
-import { type Attempt, expectedReward, keyed, NO_COST, rewardOf, type TaskRef, type Verdict } from '../core/index.ts'
+import {
+  type Attempt,
+  type Belief,
+  expectedReward,
+  keyed,
+  NO_COST,
+  rewardOf,
+  type TaskRef,
+  type Verdict,
+} from '../core/index.ts'
 import { openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import type { Judge } from '../judge/index.ts'
-import { RunLedger } from '../ledger/index.ts'
-import { replay } from '../report/index.ts'
+import { RunLedger, Sqlite } from '../ledger/index.ts'
+import { type ReplayReport, replay } from '../report/index.ts'
 import { type LoopDeps, type LoopReport, methodOf, runConfig, type StepMetrics, trainLoop } from '../train/index.ts'
 import { checkpointDir, runRecord, savedConfig, savedRuns, sweepCheckpoints } from './run-record.ts'
 import { lockRun, makeRunDir } from './runtime.ts'
@@ -286,8 +296,46 @@ describe('what is counted over a resume', () => {
       config: { train: { ...config.train, steps: 9 }, budget: { wallS: on.totals.wallS } },
     })
     expect(out).toMatchObject({ steps: 3, stoppedBy: 'wallS' })
-    const r = await inspect(run, (l) => replay(l, methodOf(configOf(3)), { expectedScores: true }))
-    expect(r).toMatchObject({ steps: 3, differences: 0 })
+  }, 120_000)
+})
+
+describe('replay', () => {
+  it('finds any number that was changed, or left out, or added', async () => {
+    const run = join(dir, 'replayed')
+    await train(run, 3, { broken: inStep2, config: { alarm: { unscorableShare: 1 } } })
+    const again = async (db: string): Promise<ReplayReport> => {
+      const l = RunLedger.openReadOnly(db)
+      try {
+        const predictedScore = async (b: Belief): Promise<number> => expectedReward(b).mean
+        return await replay(l, methodOf(configOf(3)), { predictedScore, seed: 3 })
+      } finally {
+        l.close()
+      }
+    }
+    expect(await again(join(run, 'run.db'))).toMatchObject({ steps: 3, differences: 0 })
+    const executedGroup = `(SELECT grp FROM groups WHERE step = 2 AND anchor = 1)`
+    for (const [sql, where] of [
+      ['UPDATE trajectories SET coefficient = NULL WHERE step = 1 AND grp = 0 AND traj = 1', 'step 1 coefficient 0/1'],
+      [
+        `UPDATE trajectories SET coefficient = 0.5 WHERE step = 2 AND grp = ${executedGroup} AND traj = 0`,
+        'step 2 coeff',
+      ],
+      [`UPDATE groups SET advantages = NULL WHERE step = 3 AND grp = 1`, 'step 3 group 1 advantage 0'],
+      [`UPDATE steps SET record = json_set(record, '$.mapVersion', 9) WHERE step = 2`, 'step 2 map version'],
+      [`UPDATE steps SET record = json_set(record, '$.rho', 2) WHERE step = 2`, 'step 2 anchor weight'],
+      [`UPDATE attempts SET verdict = json_set(verdict, '$.score', 0.3) WHERE step = 3`, 'step 3 attempt 0/0/0 score'],
+      ['DELETE FROM trajectories WHERE step = 1 AND traj = 3', 'step 1 group 0 trajectories'],
+    ] as const) {
+      const copy = mkdtempSync(join(dir, 'changed-'))
+      cpSync(run, copy, { recursive: true })
+      const path = join(copy, 'run.db')
+      const db = Sqlite.open(path)
+      db.run(sql)
+      db.close()
+      const r = await again(path)
+      expect(r.differences, sql).toBeGreaterThan(0)
+      expect(r.first, sql).toContain(where)
+    }
   }, 120_000)
 })
 

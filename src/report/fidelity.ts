@@ -5,6 +5,8 @@ import { mean, spearman } from './stats.ts'
 export interface FidelityPair {
   readonly task: string
   readonly step: number
+  /** Within its step; programs of no group are in no group's correlation. */
+  readonly group?: number
   readonly predicted: Verdict
   readonly executed: Verdict
 }
@@ -20,6 +22,9 @@ export interface Fidelity {
   readonly spearmanWithinTask: number | null
   readonly spearmanAmongValid: number | null
   readonly tasksWithoutCorrelation: number
+  /** Mean over groups: what an advantage within a group can learn from. Groups without one are counted apart. */
+  readonly spearmanWithinGroup: number | null
+  readonly groupsWithoutCorrelation: number
   readonly signedR2: number | null
   readonly mae: number | null
   readonly bias: number | null
@@ -43,6 +48,7 @@ export interface Fidelity {
 interface Row {
   readonly task: string
   readonly step: number
+  readonly group: string | undefined
   readonly w: number
   readonly r: number
   readonly kind: OutcomeKind
@@ -58,6 +64,7 @@ function row(p: FidelityPair): Row | undefined {
   return {
     task: p.task,
     step: p.step,
+    group: p.group === undefined ? undefined : `${p.step}/${p.group}`,
     w: p.predicted.score,
     r: p.executed.score,
     kind: p.executed.outcome.kind,
@@ -82,6 +89,8 @@ export function fidelity(pairs: readonly FidelityPair[]): Fidelity {
     spearmanWithinTask: null,
     spearmanAmongValid: null,
     tasksWithoutCorrelation: 0,
+    spearmanWithinGroup: null,
+    groupsWithoutCorrelation: 0,
     signedR2: null,
     mae: null,
     bias: null,
@@ -94,6 +103,7 @@ export function fidelity(pairs: readonly FidelityPair[]): Fidelity {
   const tasks = [...new Set(rows.map((r) => r.task))].sort()
   const within = tasks.map((t) => rank(rows.filter((r) => r.task === t)))
   const valid = tasks.map((t) => rank(rows.filter((r) => r.task === t && r.kind === 'graded')))
+  const groups = [...new Set(rows.flatMap((r) => r.group ?? []))].map((g) => rank(rows.filter((r) => r.group === g)))
   const some = (x: readonly (number | undefined)[]): number | null => {
     const k = x.filter((v): v is number => v !== undefined)
     return k.length ? mean(k) : null
@@ -110,6 +120,8 @@ export function fidelity(pairs: readonly FidelityPair[]): Fidelity {
     spearmanWithinTask: some(within),
     spearmanAmongValid: some(valid),
     tasksWithoutCorrelation: within.filter((v) => v === undefined).length,
+    spearmanWithinGroup: some(groups),
+    groupsWithoutCorrelation: groups.filter((v) => v === undefined).length,
     signedR2: r2(rows),
     mae: mean(rows.map((r) => Math.abs(r.w - r.r))),
     bias: mean(rows.map((r) => r.w - r.r)),

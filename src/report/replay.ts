@@ -1,10 +1,17 @@
-import { expectedReward, rewardOf, type Verdict } from '../core/index.ts'
+import { type Belief, rewardOf, type Verdict } from '../core/index.ts'
 import type { AttemptRow, RunLedger } from '../ledger/index.ts'
 import { correct, type GroupEvidence, INITIAL_STATE, type MethodConfig } from '../method/index.ts'
 
+export interface ReplayOptions {
+  /** Score of a belief about an attempt as the run's judge made it; undefined where it would make none. */
+  readonly predictedScore: (belief: Belief, attempt: string) => Promise<number | undefined>
+  /** First part of the attempts' ids. */
+  readonly seed: number
+}
+
 export interface ReplayReport {
   readonly steps: number
-  /** Numbers recomputed: scores, rewards, corrected rewards, advantages, coefficients. */
+  /** Numbers recomputed: scores, rewards, corrected rewards, advantages, coefficients; the map and the weight of a step. */
   readonly compared: number
   readonly differences: number
   readonly first: string | undefined
@@ -12,9 +19,10 @@ export interface ReplayReport {
 
 /**
  * Recomputes every number of a run from its ledger (invariant 5): scores from outcomes and beliefs, trajectory rewards from
- * scores, the map from pairs, corrected rewards, advantages and coefficients; each must equal the recorded one bit for bit.
+ * scores, the map from pairs, corrected rewards, advantages and coefficients; each must equal the recorded one bit for bit, and
+ * what was left out (null) must be left out on both sides.
  */
-export function replay(ledger: RunLedger, method: MethodConfig, o: { expectedScores: boolean }): ReplayReport {
+export async function replay(ledger: RunLedger, method: MethodConfig, o: ReplayOptions): Promise<ReplayReport> {
   let state = INITIAL_STATE
   let compared = 0
   let differences = 0
@@ -26,15 +34,20 @@ export function replay(ledger: RunLedger, method: MethodConfig, o: { expectedSco
     first ??= `${where}: recorded ${String(a)}, recomputed ${String(b)}`
   }
   const steps = ledger.steps()
-  for (const { step } of steps) {
+  for (const { step, record } of steps) {
     const groups = ledger.groups(step)
     const attempts = ledger.attempts(step)
     const coefficients = ledger.coefficients(step)
     for (const a of attempts) {
       for (const v of a.shadow ? [a.verdict, a.shadow] : [a.verdict])
-        scoreOf(v, o.expectedScores, (x, y) =>
-          same(`step ${step} attempt ${a.group}/${a.trajectory}/${a.turn} score`, x, y),
-        )
+        if (!('unscorable' in v)) {
+          const id = `${a.group}/${a.trajectory}/${a.turn}`
+          const again =
+            v.source === 'executed'
+              ? rewardOf(v.outcome)
+              : await o.predictedScore(v.belief, `${o.seed}/step/${step}/${id}`)
+          same(`step ${step} attempt ${id} score`, v.score, again)
+        }
     }
     const evidence = groups.map((g): GroupEvidence => {
       const size = g.predicted.length
@@ -57,18 +70,30 @@ export function replay(ledger: RunLedger, method: MethodConfig, o: { expectedSco
     for (const [k, e] of evidence.entries()) {
       const g = groups[k]!
       sameRow(same, `step ${step} group ${k} predicted`, g.predicted, e.predicted)
-      if (e.executed) sameRow(same, `step ${step} group ${k} executed`, g.executed, e.executed)
+      sameRow(same, `step ${step} group ${k} executed`, g.executed, e.executed)
     }
     const r = correct(method, state, evidence)
     state = r.state
     for (const [k, g] of r.groups.entries()) {
       sameRow(same, `step ${step} group ${k} corrected`, groups[k]!.corrected, g.corrected)
-      if (g.advantages) sameRow(same, `step ${step} group ${k} advantage`, groups[k]!.advantages, g.advantages)
-      for (const c of coefficients) {
-        if (c.group === k && c.coefficient !== null)
-          same(`step ${step} coefficient ${k}/${c.trajectory}`, c.coefficient, g.advantages?.[c.trajectory] ?? null)
+      sameRow(same, `step ${step} group ${k} advantage`, groups[k]!.advantages, g.advantages)
+      same(`step ${step} group ${k} skipped`, groups[k]!.skipped, g.skipped)
+      const mine = coefficients.filter((c) => c.group === k)
+      same(`step ${step} group ${k} trajectories`, mine.length, g.corrected.length)
+      for (const c of mine) {
+        const part = c.unscorable === undefined && c.sampled
+        same(
+          `step ${step} coefficient ${k}/${c.trajectory}`,
+          c.coefficient,
+          part ? g.advantages?.[c.trajectory] : undefined,
+        )
       }
     }
+    const was = record as { mapVersion?: unknown; rho?: unknown; signedR2?: unknown; method?: unknown }
+    same(`step ${step} map version`, was.mapVersion, r.mapVersion)
+    same(`step ${step} anchor weight`, was.rho, asJson(r.rho))
+    same(`step ${step} signed R2`, was.signedR2, asJson(r.signedR2))
+    same(`step ${step} map`, JSON.stringify(was.method), JSON.stringify(r.state.map))
   }
   return { steps: steps.length, compared, differences, first }
 }
@@ -79,10 +104,14 @@ function sameRow(
   same: Same,
   where: string,
   recorded: readonly (number | null)[] | undefined,
-  recomputed: readonly (number | null)[],
+  recomputed: readonly (number | null)[] | undefined,
 ): void {
-  for (const [t, v] of recomputed.entries()) same(`${where} ${t}`, recorded?.[t], v)
+  const length = Math.max(recorded?.length ?? 0, recomputed?.length ?? 0)
+  for (let t = 0; t < length; t++) same(`${where} ${t}`, recorded?.[t], recomputed?.[t])
 }
+
+/** Records are JSON: what is not finite is null there. */
+const asJson = (v: number): number | null => (Number.isFinite(v) ? v : null)
 
 function best(turns: readonly AttemptRow[], pick: (a: AttemptRow) => Verdict | undefined): number | null {
   if (turns.length === 0) return null
@@ -93,10 +122,4 @@ function best(turns: readonly AttemptRow[], pick: (a: AttemptRow) => Verdict | u
     top = Math.max(top, v.score)
   }
   return top
-}
-
-function scoreOf(v: Verdict, expected: boolean, same: (recorded: number, recomputed: number) => void): void {
-  if ('unscorable' in v) return
-  if (v.source === 'executed') same(v.score, rewardOf(v.outcome))
-  else if (expected) same(v.score, expectedReward(v.belief).mean)
 }

@@ -89,21 +89,37 @@ describe('fidelity', () => {
   it('is perfect for a perfect model and inverted for an inverted one', () => {
     const rows = [0.1, 0.3, 0.6, 0.9]
     const good = fidelity(
-      rows.map((p, i) => ({ task: 'a', step: i + 1, predicted: predicted(p), executed: graded(p) })),
+      rows.map((p, i) => ({ task: 'a', step: i + 1, group: 0, predicted: predicted(p), executed: graded(p) })),
     )
     expect(good).toMatchObject({ n: 4, outcomeAccuracy: 1, spearmanWithinTask: 1, mae: 0 })
     const bad = fidelity(
-      rows.map((p, i) => ({ task: 'a', step: i + 1, predicted: predicted(1 - p), executed: graded(p) })),
+      rows.map((p, i) => ({ task: 'a', step: i + 1, group: 0, predicted: predicted(1 - p), executed: graded(p) })),
     )
     expect(bad.spearmanWithinTask).toBeCloseTo(-1, 12)
     expect(bad.signedR2!).toBeLessThan(0)
   })
   it('counts what one side could not score, and constant tasks without a correlation', () => {
     const f = fidelity([
-      { task: 'a', step: 1, predicted: predicted(0.5), executed: lost },
-      ...[1, 2, 3].map((k) => ({ task: 'b', step: k, predicted: predicted(0.5), executed: graded(k / 10) })),
+      { task: 'a', step: 1, group: 0, predicted: predicted(0.5), executed: lost },
+      ...[1, 2, 3].map((k) => ({ task: 'b', step: k, group: 1, predicted: predicted(0.5), executed: graded(k / 10) })),
     ])
     expect(f).toMatchObject({ n: 3, unscorable: 1, spearmanWithinTask: null, tasksWithoutCorrelation: 1 })
     expect(fidelity([]).n).toBe(0)
+  })
+  it('ranks within a group, where levels that differ between groups do not help', () => {
+    // Three groups of one task: each is ranked backwards, while their levels agree.
+    const f = fidelity(
+      [0, 1, 2].flatMap((g) =>
+        [0, 1, 2].map((k) => ({
+          task: 'a',
+          step: 1 + (g >> 1),
+          group: g,
+          predicted: predicted(g / 3 + (2 - k) / 100),
+          executed: graded(g / 3 + k / 100),
+        })),
+      ),
+    )
+    expect(f.spearmanWithinTask!).toBeGreaterThan(0.5)
+    expect(f).toMatchObject({ spearmanWithinGroup: -1, groupsWithoutCorrelation: 0 })
   })
 })

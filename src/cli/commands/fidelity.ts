@@ -30,6 +30,7 @@ export function fidelityOf(dir: string): Fidelity {
               {
                 task: task.get(`${a.step}/${a.group}`) ?? '?',
                 step: a.step,
+                group: a.group,
                 predicted: a.shadow,
                 executed: a.verdict,
               },
@@ -49,7 +50,7 @@ export function fidelityText(f: Fidelity): string {
   return [
     `${f.n} programs were both predicted and executed${f.unscorable ? `, ${f.unscorable} more were unscorable on one side` : ''}`,
     `outcome accuracy ${num(f.outcomeAccuracy)} (always the most frequent: ${num(f.majority)})`,
-    `rank correlation within a task ${num(f.spearmanWithinTask)}, among valid programs ${num(f.spearmanAmongValid)} (${f.tasksWithoutCorrelation} tasks without one)`,
+    `rank correlation within a task ${num(f.spearmanWithinTask)}, among valid programs ${num(f.spearmanAmongValid)} (${f.tasksWithoutCorrelation} tasks without one), within a group ${num(f.spearmanWithinGroup)} (${f.groupsWithoutCorrelation} groups without one)`,
     `signed R2 ${num(f.signedR2)}, mean absolute error ${num(f.mae)}, bias ${num(f.bias)}, calibration error of P(valid) ${num(f.ece)}`,
     ...f.curve.map((c) => `  predicted ${num(c.predicted, 2)}  executed ${num(c.executed, 2)}  n ${c.n}`),
     ...f.byThird.map(

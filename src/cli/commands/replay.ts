@@ -1,7 +1,9 @@
 import type { Command } from 'commander'
+import { attemptId, type Belief, weightsVersion } from '../../core/index.ts'
+import { PredictedJudge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { replay } from '../../report/index.ts'
-import { methodOf } from '../../train/index.ts'
+import { methodOf, type RunConfig } from '../../train/index.ts'
 import { Failed, run } from '../command.ts'
 import { needRun } from '../runtime.ts'
 import { configOf } from './train.ts'
@@ -13,12 +15,15 @@ export function replayCommand(program: Command): void {
     .argument('<run>', 'run directory')
     .addHelpText('after', '\nExample:\n  wmrl replay runs/first')
     .action(
-      run(async ({ out }, dir: string) => {
+      run(async ({ out, signal }, dir: string) => {
         const db = needRun(dir)
         const config = configOf(dir)
         const ledger = RunLedger.openReadOnly(db)
         try {
-          const r = replay(ledger, methodOf(config), { expectedScores: config.prediction.score === 'expected' })
+          const r = await replay(ledger, methodOf(config), {
+            predictedScore: scorer(config, signal),
+            seed: config.seed,
+          })
           out.result(r, () => `${r.steps} steps, ${r.compared} numbers compared, ${r.differences} differences`)
           if (r.differences > 0) throw new Failed(r.first)
         } finally {
@@ -26,4 +31,23 @@ export function replayCommand(program: Command): void {
         }
       }),
     )
+}
+
+/** Scores a recorded belief by the judge that made it: draws of `prediction.score` are keyed by the attempt. */
+function scorer(config: RunConfig, signal: AbortSignal) {
+  return async (belief: Belief, attempt: string): Promise<number | undefined> => {
+    const judge = new PredictedJudge({
+      predictor: { predict: () => [Promise.resolve({ belief, tokens: 0, cpuS: 0 })] },
+      model: weightsVersion('recorded'),
+      score: config.prediction.score,
+      draws: config.prediction.draws,
+      seed: config.seed,
+    })
+    const task = { suite: 'builtin', id: '', modality: 'tabular', split: 'train' } as const
+    const v = await judge.judge(
+      [{ id: attemptId(attempt), task, action: { code: undefined }, history: [], scope: 'feedback' }],
+      signal,
+    )[0]!
+    return 'unscorable' in v ? undefined : v.score
+  }
 }
