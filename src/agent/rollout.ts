@@ -8,7 +8,7 @@ import {
   type TaskRef,
   type Verdict,
 } from '../core/index.ts'
-import type { Sampler } from '../engine/index.ts'
+import type { Sample, Sampler } from '../engine/index.ts'
 import type { Judge } from '../judge/index.ts'
 import type { AgentFormat } from './format.ts'
 import type { Trajectory, TrajectoryEnd, Turn } from './trajectory.ts'
@@ -55,9 +55,16 @@ export async function rollout(
 ): Promise<Trajectory[]> {
   const all: Live[] = []
   for (const [group, plan] of plans.entries()) {
-    const prompt = await o.format.prompt(plan.task)
+    let prompt: readonly number[] = []
+    let failed: string | undefined
+    try {
+      prompt = await o.format.prompt(plan.task)
+    } catch (e) {
+      if (signal.aborted) throw e
+      failed = `no prompt for ${plan.task.suite}/${plan.task.id}: ${messageOf(e)}`
+    }
     for (let index = 0; index < plan.size; index++) {
-      all.push({
+      const t: Live = {
         plan,
         group,
         index,
@@ -68,7 +75,9 @@ export async function rollout(
         history: [],
         ended: undefined,
         unscorable: undefined,
-      })
+      }
+      if (failed !== undefined) fail(t, failed)
+      all.push(t)
     }
   }
   for (let turn = 0; turn < o.turns; turn++) {
@@ -130,18 +139,25 @@ async function act(
   const out: Action[] = []
   await Promise.all(
     requests.map(async (r, k) => {
+      let sequences: Sample['sequences']
       try {
-        const { sequences } = await samples[k]!
-        for (const [i, t] of r.members.entries()) {
+        sequences = (await samples[k]!).sequences
+      } catch (e) {
+        if (signal.aborted) throw e
+        for (const t of r.members) fail(t, messageOf(e))
+        return
+      }
+      for (const [i, t] of r.members.entries()) {
+        try {
           const s = sequences[i]!
           t.tokens.push(...s.tokens)
           t.logprobs.push(...s.logprobs)
           for (let j = 0; j < s.tokens.length; j++) t.mask.push(1)
           out.push({ of: t, program: await o.format.parse(t.plan.task, s.tokens, s.stopReason === 'stop') })
+        } catch (e) {
+          if (signal.aborted) throw e
+          fail(t, messageOf(e))
         }
-      } catch (e) {
-        if (signal.aborted) throw e
-        for (const t of r.members) fail(t, messageOf(e))
       }
     }),
   )

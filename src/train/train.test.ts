@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { nanoFormat, type Trajectory } from '../agent/index.ts'
+import { type AgentFormat, nanoFormat, type Trajectory } from '../agent/index.ts'
 import { type Attempt, expectedReward, NO_COST, rewardOf, type TaskRef, type Verdict } from '../core/index.ts'
 import { type OnnxEngine, openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import type { Judge } from '../judge/index.ts'
 import { defaultsOf, INITIAL_STATE, type MethodMode } from '../method/index.ts'
-import { gather, planStep, type StepInputs, update } from './index.ts'
+import { evaluate, gather, planStep, type StepInputs, update } from './index.ts'
 
 const TASKS: TaskRef[] = Array.from({ length: 5 }, (_, k) => ({
   suite: 'builtin',
@@ -147,6 +147,36 @@ describe('a step', () => {
     for (const d of o.data) expect(Number.isFinite(d.datum.advantage)).toBe(true)
   })
 
+  it('a prompt that cannot be made fails its group’s members, an action that cannot be read only its own (row 17)', async () => {
+    const i = inputs('executed-only', { turns: 1 })
+    const { plans } = planStep(i)
+    const without = plans[0]!.task.id
+    let read = 0
+    const format: AgentFormat = {
+      ...i.format,
+      prompt: (t) => (t.id === without ? Promise.reject(new Error('no card')) : i.format.prompt(t)),
+      parse: (t, tokens, complete) =>
+        ++read === 2 ? Promise.reject(new Error('no text')) : i.format.parse(t, tokens, complete),
+    }
+    const o = await gather({ ...i, format }, await engine.frozen(signal), signal)
+    const lost = o.trajectories.filter((t) => t.unscorable)
+    const group = plans.filter((p) => p.task.id === without).length * 3
+    expect(lost.length).toBe(group + 1)
+    expect(lost.map((t) => t.unscorable!.detail).sort()).toEqual([
+      ...Array(group).fill(`no prompt for builtin/${without}: no card`),
+      'no text',
+    ])
+    expect(lost.every((t) => t.ended === 'failed' && t.turns.length === 0)).toBe(true)
+    expect(o.result.groups.filter((g) => g.skipped).length).toBe(group / 3)
+    // An evaluation counts what it could not score.
+    const turns = await evaluate(
+      await engine.frozen(signal),
+      { tasks: TASKS.slice(0, 2), samples: 2, turns: 1, seed: 1, format, executed: i.executed, final: false, key: 'x' },
+      signal,
+    )
+    expect(turns.length).toBe(4)
+    expect(turns.filter((t) => 'unscorable' in t.feedback).length).toBe(without < 't2' ? 2 : 0)
+  })
   it('takes no optimiser step without a usable group, and says why (failures row 18)', async () => {
     await using model = await engine.open('frozen', signal)
     const o = await gather(
