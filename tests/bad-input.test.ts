@@ -168,6 +168,17 @@ describe('a run directory', () => {
     expect(readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n').length).toBe(2)
     expect(JSON.parse(wmrl(['replay', run, '--json']).stdout)).toMatchObject({ steps: 2, differences: 0 })
   })
+  it('whose executions cannot be graded is stopped by an alarm, with its result printed and its state saved', () => {
+    const run = join(dir, 'run-d')
+    rmSync(join(freshTask(), 'private'), { recursive: true })
+    const r = wmrl(['train', '--run', run, ...SMALL, '--json', '--quiet'], { env })
+    expect(r.status).toBe(1)
+    oneLine(r.stderr, /step 1: 100 % of trajectories are unscorable \(grader 2/, /alarm\.unscorableShare/)
+    expect(JSON.parse(r.stdout)).toMatchObject({ steps: 1, stoppedBy: 'unscorable', anchorShare: 0 })
+    const l = RunLedger.openReadOnly(join(run, 'run.db'))
+    expect(l.checkpoints().map((c) => c.step)).toEqual([1])
+    l.close()
+  })
   it('with a truncated newest checkpoint: the file is named, its ledger kept', () => {
     const run = join(dir, 'run-b')
     expect(wmrl(['train', '--run', run, ...SMALL, '--quiet']).status).toBe(0)

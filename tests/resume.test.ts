@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { RunLedger } from '../src/ledger/index.ts'
+import type { RunState } from '../src/train/index.ts'
 import { cli, prepare, root, wmrl } from './helpers.ts'
 
 const ARGS = [
@@ -47,7 +48,25 @@ function record(run: string): unknown {
       shadow: shadow ? { ...shadow, cost: undefined } : undefined,
     }))
     const coefficients = l.steps().flatMap((s) => l.coefficients(s.step))
-    return { steps, groups, attempts, coefficients, weights: l.checkpoints().map((c) => [c.step, c.weights]) }
+    const { totals } = (l.checkpoints()[0]!.state as { run: RunState }).run
+    return {
+      steps,
+      groups,
+      attempts,
+      coefficients,
+      weights: l.checkpoints().map((c) => [c.step, c.weights]),
+      // One verdict an executed attempt: none was made twice (that none is asked for twice: src/cli/run-record.test.ts).
+      verdicts: l.verdictCount(),
+      counts: [
+        totals.attemptsExecuted,
+        totals.predictions,
+        totals.sampledTokens,
+        totals.trainedTokens,
+        totals.optimiserSteps,
+        totals.anchorsWanted,
+        totals.anchorsRealised,
+      ],
+    }
   } finally {
     l.close()
   }
@@ -67,6 +86,15 @@ function killed(run: string, ms: number): Promise<'killed' | 'ended'> {
     })
   })
 }
+
+it.each(['mean', 'sample', 'greedy'])('a run whose predictions are scored by %s is replayed too', (score) => {
+  const run = join(dir, `scored-${score}`)
+  const more = ['--set', 'train.steps=1', '--set', `prediction.score=${score}`, '--set', 'prediction.draws=3']
+  expect(wmrl(['train', '--run', run, ...ARGS, ...more, '--quiet']).status).toBe(0)
+  expect(JSON.parse(wmrl(['replay', run, '--json']).stdout)).toMatchObject({ steps: 1, differences: 0 })
+  const f = JSON.parse(wmrl(['fidelity', run, '--json']).stdout)
+  expect(Object.keys(f)).toContain('spearmanWithinGroup')
+})
 
 describe('a run that is killed', () => {
   it(`at ${POINTS} different times and resumed equals an unbroken one bit for bit, and pays nothing twice`, async () => {

@@ -25,7 +25,7 @@ import {
 } from '../core/index.ts'
 import { openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
-import type { Judge } from '../judge/index.ts'
+import { type Judge, storedJudge } from '../judge/index.ts'
 import { RunLedger, Sqlite } from '../ledger/index.ts'
 import { type ReplayReport, replay } from '../report/index.ts'
 import { type LoopDeps, type LoopReport, methodOf, runConfig, type StepMetrics, trainLoop } from '../train/index.ts'
@@ -81,12 +81,22 @@ const configOf = (steps: number, more: object = {}) =>
     ...more,
   })
 
+const watched = (inner: Judge, asked: string[]): Judge => ({
+  ...inner,
+  judge(attempts, signal) {
+    asked.push(...attempts.map((a) => a.id))
+    return inner.judge(attempts, signal)
+  },
+})
+
 interface Options {
   readonly config?: object
   readonly broken?: (a: Attempt) => boolean
   readonly signal?: AbortSignal
   readonly deps?: Partial<LoopDeps>
   readonly log?: string[]
+  /** Ids of the attempts that were not found in the ledger. */
+  readonly asked?: string[]
 }
 async function train(run: string, steps: number, o: Options = {}): Promise<LoopReport> {
   makeRunDir(run)
@@ -110,7 +120,9 @@ async function train(run: string, steps: number, o: Options = {}): Promise<LoopR
         engine,
         frozen: await engine.frozen(signal),
         tasks: TASKS,
-        executed: executed(o.broken ?? (() => false)),
+        executed: o.asked
+          ? storedJudge(watched(executed(o.broken ?? (() => false)), o.asked), ledger)
+          : executed(o.broken ?? (() => false)),
         predicted,
         format: nanoFormat(codec, async () => ({ text: 'brief\n', names: [] }), { action: 12, observation: 6 }),
         record: runRecord(ledger, run, config),
@@ -190,6 +202,33 @@ describe('a run that an alarm stops', () => {
     await train(other, 3)
     expect(recordOf(run)).toEqual(recordOf(other))
     expect(lines(run)).toEqual([1, 2, 3])
+  }, 120_000)
+})
+
+describe('executions', () => {
+  it('that were paid for before a run was broken off are not paid for again', async () => {
+    const whole = join(dir, 'unbroken')
+    const all: string[] = []
+    await train(whole, 3, { asked: all })
+    expect(all.length).toBe(12)
+    const run = join(dir, 'broken-off')
+    const before: string[] = []
+    const abort = new AbortController()
+    // Broken off in step 2, when half of its verdicts are there.
+    const cut = (a: Attempt): boolean => {
+      if (!/^3\/step\/2\/\d+\/[23]\//.test(a.id)) return false
+      abort.abort(new Error('interrupted'))
+      return true
+    }
+    const t = await train(run, 3, { asked: before, broken: cut, signal: abort.signal })
+    expect(t).toMatchObject({ steps: 1, stoppedBy: 'interrupted' })
+    const after: string[] = []
+    const on = await train(run, 3, { asked: after })
+    // Once each, but for the two without a verdict.
+    expect(after.filter((id) => before.includes(id)).length).toBe(2)
+    expect([...new Set([...before, ...after])].sort()).toEqual([...all].sort())
+    expect(on.totals.executions).toBe(12)
+    expect(recordOf(run)).toEqual(recordOf(whole))
   }, 120_000)
 })
 
