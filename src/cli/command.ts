@@ -1,4 +1,4 @@
-import { type Command, CommanderError } from 'commander'
+import { type Command, CommanderError, InvalidArgumentError } from 'commander'
 import { ConfigError, isWmrlError, MissingError, messageOf, ScoreError } from '../core/index.ts'
 
 /** Exit codes of cli.md. */
@@ -66,6 +66,20 @@ export function makeOut(opts: { json?: boolean; quiet?: boolean; color?: boolean
       process.stderr.write(`${line}\n`)
     },
   }
+}
+
+/** `3 of 36 tasks, 0.2/s, 165 s left`; `started` is when the first of them began, in milliseconds. */
+export function pace(started: number, done: number, of: number, unit: string): string {
+  const perS = done / Math.max(1e-3, (Date.now() - started) / 1000)
+  const rate = perS >= 0.1 ? `${perS.toFixed(1)}/s` : `${(1 / perS).toFixed(0)} s each`
+  return `${done} of ${of} ${unit}${done === 0 ? '' : `, ${rate}, ${Math.ceil((of - done) / perS)} s left`}`
+}
+
+/** Reads an option that counts something. */
+export function countOf(value: string): number {
+  const x = Number(value)
+  if (Number.isSafeInteger(x) && x > 0) return x
+  throw new InvalidArgumentError('a whole number above 0 is needed')
 }
 
 /** Wraps a command's body: options, one-line errors, exit codes. */

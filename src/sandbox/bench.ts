@@ -64,14 +64,15 @@ export async function benchSandbox(opts: {
 }): Promise<SandboxBench> {
   const workers = opts.workers ?? 2
   const programs = opts.programs ?? 6
-  const signal = opts.signal ?? AbortSignal.timeout(3_600_000)
+  const ceiling = AbortSignal.timeout(3_600_000)
+  const signal = opts.signal ? AbortSignal.any([opts.signal, ceiling]) : ceiling
   const dir = mkdtempSync(join(tmpdir(), 'wmrl-bench-'))
   chmodSync(dir, 0o755)
   writeTable(dir)
   const open = { python: opts.python, stateDir: opts.stateDir, workers }
-  const jailed = await openLocalSandbox({ ...open, forkServer: false })
-  const forking = await openLocalSandbox(open)
   try {
+    await using jailed = await openLocalSandbox({ ...open, forkServer: false })
+    await using forking = await openLocalSandbox(open)
     const program: ProgramRun = { code: PROGRAM, publicDir: dir, limits: LIMITS, seed: 0 }
     const plain = async (): Promise<number> => {
       const env = programEnv(1, dir)
@@ -110,8 +111,6 @@ export async function benchSandbox(opts: {
     })
     return { rung: forking.rung, workers, programs: 2 * programs, rows, ratioToPlain: rows[2]!.cpuS / rows[0]!.cpuS }
   } finally {
-    await jailed[Symbol.asyncDispose]()
-    await forking[Symbol.asyncDispose]()
     rmSync(dir, { recursive: true, force: true })
   }
 }

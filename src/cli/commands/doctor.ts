@@ -3,6 +3,7 @@ import { existsSync, statfsSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { messageOf, packageRoot } from '../../core/index.ts'
+import { probeOnnx } from '../../engine/index.ts'
 import { probeRungs } from '../../sandbox/index.ts'
 import { run } from '../command.ts'
 import { backboneDir, home, solutionsPython } from '../paths.ts'
@@ -21,7 +22,7 @@ export function doctorCommand(program: Command): void {
     .addHelpText('after', '\nExample:\n  wmrl doctor --json | jq .sandbox')
     .action(
       run(async ({ out }) => {
-        const checks: Check[] = [node(), python(), engine(), disk(), backbone()]
+        const checks: Check[] = [node(), python(), await engine(), disk(), backbone()]
         const report = await sandbox()
         checks.push(...report.checks)
         out.result({ checks, sandbox: report.sandbox }, () => {
@@ -64,14 +65,11 @@ function python(): Check {
   }
 }
 
-function engine(): Check {
-  const dir = join(packageRoot(), 'node_modules', 'onnxruntime-node')
-  const found = existsSync(dir) || existsSync(join(packageRoot(), '..', 'onnxruntime-node'))
-  return {
-    name: 'embedded engine',
-    status: found ? 'ok' : 'missing',
-    detail: found ? 'onnxruntime-node, provider cpu' : 'onnxruntime-node is not installed',
-    fix: found ? '' : 'npm ci',
+async function engine(): Promise<Check> {
+  try {
+    return { name: 'embedded engine', status: 'ok', detail: `${await probeOnnx()}, a graph ran`, fix: '' }
+  } catch (e) {
+    return { name: 'embedded engine', status: 'missing', detail: messageOf(e), fix: 'npm ci' }
   }
 }
 

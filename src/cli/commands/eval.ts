@@ -1,17 +1,18 @@
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { ConfigError } from '../../core/index.ts'
 import type { Sampler } from '../../engine/index.ts'
+import type { Judge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { type EvaluationSummary, showInterval, summarise } from '../../report/index.ts'
-import { type EvaluatedTurn, evaluate, openNewest, type RunConfig } from '../../train/index.ts'
-import { run } from '../command.ts'
+import { type EvaluatedTurn, evaluate, givenBack, openNewest, type RunConfig } from '../../train/index.ts'
+import { pace, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { openEngine } from '../open-engine.ts'
 import { savedRuns } from '../run-record.ts'
-import { openRuntime, type Runtime } from '../runtime.ts'
+import { needRun, openRuntime, type Runtime } from '../runtime.ts'
 import { makeJudges, type OpenEngine } from '../session.ts'
 import { configOf } from './train.ts'
 
@@ -19,7 +20,7 @@ export function evalCommand(program: Command): void {
   program
     .command('eval')
     .description('real executions of a trained agent on tasks it was not trained on, final scope')
-    .argument('<run>', 'run directory, or "frozen" for the backbone before training')
+    .argument('<run>', 'run directory, a checkpoint file below it, or "frozen" for the backbone before training')
     .addOption(new Option('--split <split>', 'which tasks').choices(['heldout', 'dev']).default('heldout'))
     .option('--samples <n>', 'samples a task', '4')
     .addOption(new Option('--table <form>', 'prints a table').choices(['paper']))
@@ -37,16 +38,18 @@ export function evalCommand(program: Command): void {
           if (!Number.isInteger(samples) || samples < 1)
             throw new ConfigError('--samples', `${o.samples} is not a positive integer`)
           const frozen = where === 'frozen'
-          const config = frozen ? loadConfig({}) : configOf(where)
+          const { dir, checkpoint } = frozen ? {} : agentAt(where)
+          const config = dir === undefined ? loadConfig({ env: process.env }) : configOf(dir)
           const scratch = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
           try {
             await using rt = await openRuntime({ cache: o.cache, workers: config.executor.workers })
             // A server's journal belongs to the run that trains: an evaluation beside it keeps its own.
-            const state = frozen || config.engine.kind === 'tinker' ? scratch : join(where, 'checkpoints')
+            const state = dir === undefined || config.engine.kind === 'tinker' ? scratch : join(dir, 'checkpoints')
             await using nano = await openEngine(out, config, state, signal)
+            const started = Date.now()
             const turns = await withAgent(
               nano,
-              frozen ? undefined : where,
+              dir,
               signal,
               (sampler) =>
                 evaluateOn(
@@ -60,13 +63,17 @@ export function evalCommand(program: Command): void {
                     seed: config.seed,
                     key: o.greedy ? 'greedy' : 'eval',
                     greedy: o.greedy === true,
+                    onJudged: (done, of) => out.progress(pace(started, done, of, 'programs'), { last: done === of }),
                   },
                   signal,
                 ),
               (line) => out.log(line),
+              checkpoint,
             )
             const s = summarise(turns.map(judged))
-            if (!frozen) keep(where, `${o.split}${o.greedy ? '-greedy' : ''}`, turns)
+            // A checkpoint's evaluation stands beside that of the run, not in its place.
+            const name = [o.split, o.greedy ? 'greedy' : '', checkpoint?.slice(0, 12) ?? ''].filter(Boolean).join('-')
+            if (dir !== undefined) keep(dir, name, turns)
             out.result(evaluationJson(s), () => (o.table ? paperTable(s) : evaluationText(s)))
           } finally {
             rmSync(scratch, { recursive: true, force: true })
@@ -94,26 +101,42 @@ export const evaluationJson = (s: EvaluationSummary) => ({
   selection: s.selection,
 })
 
-/** Opens a run's newest checkpoint that can be read (or the frozen backbone) as a sampler for the time of `f`. */
+/** A run's folder, and the file name of the checkpoint that was asked for. @throws ConfigError for what is neither */
+function agentAt(where: string): { dir?: string; checkpoint?: string } {
+  if (!where.endsWith('.safetensors')) {
+    needRun(where)
+    return { dir: where }
+  }
+  const dir = dirname(dirname(resolve(where)))
+  if (!existsSync(where)) throw new ConfigError('run', `there is no ${where}`)
+  if (!existsSync(join(dir, 'run.db')))
+    throw new ConfigError('run', `${where} lies in no run`, 'give a file of the checkpoints/ of a run directory')
+  return { dir, checkpoint: basename(where) }
+}
+
+/**
+ * Opens a run's newest checkpoint that can be read, the named one, or the frozen backbone as a sampler for the time of `f`.
+ */
 export async function withAgent<T>(
   nano: OpenEngine,
   runDir: string | undefined,
   signal: AbortSignal,
   f: (s: Sampler) => Promise<T>,
   log?: (line: string) => void,
+  checkpoint?: string,
 ): Promise<T> {
   if (runDir === undefined) return f(nano.frozen)
-  const path = join(runDir, 'run.db')
-  if (!existsSync(path))
-    throw new ConfigError('run', `${runDir} is no run directory`, 'give the folder that wmrl train --run wrote')
-  const ledger = RunLedger.openReadOnly(path)
-  const saved = savedRuns(ledger, runDir)
+  const ledger = RunLedger.openReadOnly(needRun(runDir))
+  const all = savedRuns(ledger, runDir)
   ledger.close()
+  const saved = checkpoint ? all.filter((s) => basename(s.checkpoint.location) === checkpoint) : all
   if (saved.length === 0)
-    throw new ConfigError('run', `${runDir} has no complete checkpoint`, 'let it train at least one step')
+    throw checkpoint
+      ? new ConfigError('run', `${runDir} has no checkpoint ${checkpoint}`, 'give one that its ledger names')
+      : new ConfigError('run', `${runDir} has no complete checkpoint`, 'let it train at least one step')
   const opened = await openNewest(nano.engine, saved, log, signal)
-  await using model = opened.model
-  await using sampler = await model.snapshot(signal)
+  await using _open = givenBack(opened.model, log)
+  await using sampler = await opened.model.snapshot(signal)
   return await f(sampler)
 }
 
@@ -129,6 +152,8 @@ export async function evaluateOn(
     key: string
     greedy?: boolean
     keyWithRung?: boolean
+    /** Told of every program that was judged, of so many at most. */
+    onJudged?: (done: number, of: number) => void
     onExecution?: (e: { cached: boolean; cpuS: number; wallS: number }) => void
   },
   signal: AbortSignal,
@@ -143,6 +168,7 @@ export async function evaluateOn(
     ...(o.keyWithRung === undefined ? {} : { keyWithRung: o.keyWithRung }),
     ...(o.onExecution ? { onExecution: o.onExecution } : {}),
   })
+  const of = tasks.length * o.samples * config.train.turns
   return evaluate(
     sampler,
     {
@@ -151,13 +177,28 @@ export async function evaluateOn(
       turns: config.train.turns,
       seed: o.seed,
       format: nano.format(rt.pool),
-      executed,
+      executed: o.onJudged ? counted(executed, (done) => o.onJudged!(done, of)) : executed,
       final: true,
       key: `${o.split}-${o.key}`,
       ...(o.greedy ? { greedy: true } : {}),
     },
     signal,
   )
+}
+
+/** The same judge, that tells how many programs it has judged; the second grade of each, at scope final, costs nothing. */
+function counted(judge: Judge, onJudged: (done: number) => void): Judge {
+  let done = 0
+  return {
+    source: judge.source,
+    scope: judge.scope,
+    judge: (attempts, signal) => {
+      const verdicts = judge.judge(attempts, signal)
+      for (const [i, v] of verdicts.entries())
+        if (attempts[i]!.scope === 'feedback') void v.then(() => onJudged(++done))
+      return verdicts
+    },
+  }
 }
 
 function keep(dir: string, name: string, turns: readonly EvaluatedTurn[]): void {

@@ -30,7 +30,7 @@ import {
   type Task,
   type TaskCard,
 } from '../../tasks/index.ts'
-import { type CommandContext, Failed, run } from '../command.ts'
+import { type CommandContext, countOf, Failed, pace, run } from '../command.ts'
 import { suiteOfId } from '../one-program.ts'
 import { artefactDir, dataDir, solutionsPython } from '../paths.ts'
 import { boardStore, inClone, openExecutor, openGrader, ownBoardsDir } from '../wiring.ts'
@@ -80,12 +80,6 @@ function shareOf(value: string): number {
   const x = Number(value)
   if (value.trim() !== '' && x > 0 && x <= 1) return x
   throw new InvalidArgumentError('a share is above 0 and at most 1')
-}
-
-function countOf(value: string): number {
-  const x = Number(value)
-  if (Number.isInteger(x) && x > 0) return x
-  throw new InvalidArgumentError('a whole number above 0 is needed')
 }
 
 interface SuiteOption {
@@ -288,9 +282,10 @@ async function validate(
   await using boarded = openGrader(store)
   await using boardless = openGrader(RAW_BOARDS)
   const rows: { id: string; checks: { name: string; ok: boolean; detail: string }[] }[] = []
+  const started = Date.now()
   for (const id of names) {
     signal.throwIfAborted()
-    out.progress(`${id} (${rows.length + 1} of ${names.length})`)
+    out.progress(`${id}: ${pace(started, rows.length, names.length, 'tasks')}`)
     const suite = suiteOfId(id)
     try {
       const task = await loadTask(dataDir(), suite, id)
@@ -325,8 +320,9 @@ async function boards(
   if (o.check !== undefined) return checkBoards(out, signal, tasks, o.check, o.width)
   await using executor = await openExecutor({ workers: o.width })
   const rows: { id: string; entries: number; failed: number }[] = []
+  const started = Date.now()
   for (const task of tasks) {
-    out.progress(`${task.card.id} (${rows.length + 1} of ${tasks.length})`)
+    out.progress(`${task.card.id}: ${pace(started, rows.length, tasks.length, 'tasks')}`)
     const { file } = await buildBoard(task, executor, LIMIT_PROFILES.board, o.width, signal)
     const path = join(ownBoardsDir(), task.ref.suite, `${task.card.id}.json`)
     await mkdir(dirname(path), { recursive: true })
@@ -350,8 +346,9 @@ async function checkBoards(
   await using grader = openGrader(RAW_BOARDS)
   const store = boardStore()
   const rows: { id: string; entries: number; checked: number; failed: number; detail: string }[] = []
+  const started = Date.now()
   for (const task of tasks) {
-    out.progress(`${task.card.id} (${rows.length + 1} of ${tasks.length})`)
+    out.progress(`${task.card.id}: ${pace(started, rows.length, tasks.length, 'tasks')}`)
     const path = store.path(task.ref)
     if (!path) throw new TaskError(`${task.card.id} has no leaderboard; run: wmrl tasks boards ${task.card.id}`)
     const file = new FileBoards(dirname(dirname(path))).file(task.ref)

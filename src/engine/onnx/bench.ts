@@ -46,9 +46,10 @@ const BURST_MS = 100
 export async function benchEngine(options: {
   readonly threads: number
   readonly seconds: number
+  readonly signal?: AbortSignal
 }): Promise<EngineBench> {
   const sessions = new Sessions(options.threads)
-  const signal = new AbortController().signal
+  const signal = options.signal ?? new AbortController().signal
   const weights = initialWeights(config, 1)
   const set = weightSet(config, copyWeights(weights))
   const trainer = new Trainer(config, weights, undefined, sessions)
@@ -69,6 +70,7 @@ export async function benchEngine(options: {
     const start = performance.now()
     let n = 0
     for (; performance.now() - start < BURST_MS; n++) {
+      signal.throwIfAborted()
       products.push(await timed(() => sessions.run('ceiling', productGraph, product)))
     }
     bursts.push((performance.now() - start) / 1000 / n)

@@ -9,6 +9,12 @@ export type { Backbone, BackboneOptions, OpenOptions } from './protocol.ts'
 export async function benchEngine(options: {
   readonly threads: number
   readonly seconds: number
+  readonly signal?: AbortSignal
 }): Promise<EngineBench> {
   return (await import('./bench.ts')).benchEngine(options)
+}
+
+/** See probe.ts; loaded on use, too. */
+export async function probeOnnx(): Promise<string> {
+  return (await import('./probe.ts')).probeOnnx()
 }

@@ -1,0 +1,86 @@
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { RunLedger } from '../src/ledger/index.ts'
+import { catalogue } from '../src/tasks/index.ts'
+import { prepare, wmrl } from './helpers.ts'
+
+const DEV = catalogue('builtin')
+  .filter((e) => e.split === 'dev')
+  .map((e) => e.id)
+const SMALL = {
+  'train.steps': '2',
+  'train.groups': '1',
+  'train.groupSize': '2',
+  'train.turns': '1',
+  'train.checkpointEvery': '1',
+  'tasks.only': '["concrete-strength"]',
+  'engine.threads': '1',
+}
+
+let dir: string
+let run: string
+/** Newest first. */
+let checkpoints: { path: string; weights: string }[]
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
+  run = join(dir, 'run')
+  prepare('concrete-strength', ...DEV)
+  const set = Object.entries(SMALL).flatMap(([k, v]) => ['--set', `${k}=${v}`])
+  const r = wmrl(['train', '--run', run, '--quiet', ...set])
+  if (r.status !== 0) throw new Error(r.stderr)
+  const ledger = RunLedger.openReadOnly(join(run, 'run.db'))
+  checkpoints = ledger.checkpoints().map((c) => ({
+    path: join(run, 'checkpoints', basename(c.location)),
+    weights: c.weights,
+  }))
+  ledger.close()
+}, 900_000)
+afterAll(() => rmSync(dir, { recursive: true, force: true }))
+
+/** Weights by the name of an evaluation. */
+const evaluated = (): Record<string, (string | undefined)[]> => {
+  const ledger = RunLedger.openReadOnly(join(run, 'run.db'))
+  try {
+    const weights = (name: string) => [...new Set(ledger.evaluations(name).map((e) => e.weights))]
+    return Object.fromEntries(ledger.evaluationNames().map((name) => [name, weights(name)]))
+  } finally {
+    ledger.close()
+  }
+}
+
+describe('wmrl eval', () => {
+  it('takes a run, which means its newest checkpoint, or a checkpoint of it; each is kept under its weights', () => {
+    const one = (what: string): void => {
+      const r = wmrl(['eval', what, '--split', 'dev', '--samples', '1', '--json'])
+      expect(r.status).toBe(0)
+      expect(JSON.parse(r.stdout)).toMatchObject({ n: DEV.length, unscorable: 0 })
+      // Progress, with a rate and the time left, on stderr.
+      expect(r.stderr).toMatch(new RegExp(`${DEV.length} of ${DEV.length} programs, .*, 0 s left\\n$`))
+    }
+    expect(checkpoints).toHaveLength(2)
+    const [newest, older] = checkpoints as [(typeof checkpoints)[0], (typeof checkpoints)[0]]
+    one(run)
+    expect(evaluated()).toEqual({ dev: [newest.weights] })
+    one(older.path)
+    const name = `dev-${basename(older.path).slice(0, 12)}`
+    expect(evaluated()).toEqual({ dev: [newest.weights], [name]: [older.weights] })
+  })
+  it('refuses a file that no run names: exit 2, one line', () => {
+    const copy = join(dir, basename(checkpoints[0]!.path))
+    const stranger = join(run, 'checkpoints', 'x.safetensors')
+    copyFileSync(checkpoints[0]!.path, copy)
+    copyFileSync(copy, stranger)
+    for (const [file, said] of [
+      [copy, /lies in no run; give a file of the checkpoints\//],
+      [stranger, /has no checkpoint x\.safetensors/],
+      [join(run, 'checkpoints', 'none.safetensors'), /there is no .*none\.safetensors/],
+    ] as const) {
+      const r = wmrl(['eval', file, '--split', 'dev'])
+      expect(r.status).toBe(2)
+      expect(r.stderr.trim().split('\n')).toHaveLength(1)
+      expect(r.stderr).toMatch(said)
+    }
+  })
+})
