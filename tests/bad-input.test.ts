@@ -60,10 +60,10 @@ describe('configuration', () => {
     expect(r.status).toBe(2)
     oneLine(r.stderr, /train\.stepz/, /did you mean train\.steps/)
   })
-  it('with an ill-typed key: exit 2, the key and what it takes', () => {
+  it('with an ill-typed key: exit 2, key and value', () => {
     const r = wmrl(['train', '--dry-run', '--set', 'train.steps=many'])
     expect(r.status).toBe(2)
-    oneLine(r.stderr, /train\.steps/, /number/)
+    oneLine(r.stderr, /train\.steps/, /many/)
     const e = wmrl(['train', '--dry-run', '--set', 'method.mode=papers'])
     expect(e.status).toBe(2)
     oneLine(e.stderr, /method\.mode/, /paper, recommended/)

@@ -192,7 +192,7 @@ export class RunLedger implements VerdictStore {
     })
   }
 
-  /** Forgets everything behind a step but the verdicts, which were paid for. */
+  /** Forgets everything later than a step but the verdicts, which were paid for. */
   rewind(step: number): void {
     this.db.transaction(() => {
       for (const table of ['steps', ...OF_A_STEP, 'checkpoints'])

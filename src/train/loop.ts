@@ -146,7 +146,8 @@ export interface LoopReport {
 export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopReport> {
   const { config } = d
   const opened = await openNewest(d.engine, d.record.checkpoints(), d.log, signal)
-  await using model = opened.model
+  const { model } = opened
+  await using _open = givenBack(model, d.log)
   let state: RunState = opened.from
     ? // Checkpoints of earlier versions lack the newer totals.
       { ...opened.from.state, totals: { ...NOTHING, ...opened.from.state.totals } }
@@ -261,6 +262,17 @@ export async function openNewest(
     `none of ${saved.length} checkpoints opens (${failed[0]}); put its file back into the run's checkpoints/, or start again with another --run`,
   )
 }
+
+/** Disposes of a model at the end of a block. That it fails is said; it must not stand before what ended the block. */
+export const givenBack = (model: Model, log: ((line: string) => void) | undefined): AsyncDisposable => ({
+  async [Symbol.asyncDispose]() {
+    try {
+      await model[Symbol.asyncDispose]()
+    } catch (e) {
+      log?.(`the model was not given back (${messageOf(e)})`)
+    }
+  },
+})
 
 /** What the run has spent by now, with what earlier processes spent on it. */
 function expenses(d: LoopDeps, model: Model, base: Totals): () => Pick<Totals, 'policyCpuS' | 'frozenCpuS' | 'wallS'> {

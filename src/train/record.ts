@@ -15,6 +15,6 @@ export interface RunRecord {
   commitCheckpoint(c: Checkpoint, s: RunState): readonly string[]
   /** Newest first; whether their weights can still be read, the engine knows. */
   checkpoints(): readonly SavedRun[]
-  /** Forgets steps and checkpoints behind this one, which are computed again. Verdicts that were paid for stay. */
+  /** Forgets steps and checkpoints later than this one, which are computed again. Verdicts that were paid for stay. */
   resumeAt(step: number): void
 }

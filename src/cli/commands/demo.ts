@@ -125,7 +125,7 @@ interface SeedResult {
   readonly training: TrainingReport
   readonly fidelity: Fidelity
   readonly control: Evaluated | undefined
-  /** Of the programs that training executed, the control's too. */
+  /** Of the programs that training and its dev evaluations executed, the control's too. */
   readonly trainingCpuS: number
 }
 
@@ -352,7 +352,10 @@ async function oneSeed(
     training: main.report,
     fidelity: fidelityOf(main.dir),
     control,
-    trainingCpuS: main.report.totals.sandboxCpuS + (other?.report.totals.sandboxCpuS ?? 0),
+    trainingCpuS: [main, ...(other ? [other] : [])].reduce(
+      (a, x) => a + x.report.totals.sandboxCpuS + x.report.totals.devSandboxCpuS,
+      0,
+    ),
   }
 }
 
