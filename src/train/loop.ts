@@ -27,8 +27,8 @@ export interface RunState {
   readonly totals: Totals
   /** Wanted and realised anchors of the last steps, newest last. */
   readonly anchorHistory: readonly (readonly [number, number])[]
-  /** Executed dev score of the frozen backbone, measured once a run. */
-  readonly devBefore?: number
+  /** Executed dev score of the frozen backbone, measured once a run; null where nothing could be scored. */
+  readonly devBefore?: number | null
 }
 
 /** Itemised costs of training so far (invariant 12), over all processes that worked on the run. */
@@ -100,14 +100,14 @@ export interface StepMetrics {
   /** Updates between the weights that sampled this step and those that it updates; only where sampling runs ahead. */
   readonly staleness?: number
   readonly seconds: Readonly<Record<'rollout' | 'update' | 'commit', number>>
-  readonly devReward?: number
+  readonly devReward?: number | null
 }
 
 export type StoppedBy = 'steps' | 'executions' | 'sandboxS' | 'wallS' | 'interrupted' | 'unscorable' | 'anchors'
 
-/** Executed score of dev tasks, and what it cost. */
+/** Executed score of dev tasks, null where nothing could be scored, and what it cost. */
 export interface DevResult {
-  readonly score: number
+  readonly score: number | null
   readonly executions: number
   readonly sandboxCpuS: number
 }
@@ -492,7 +492,7 @@ function metricsOf(
   u: UpdateReport,
   step: number,
   seconds: StepMetrics['seconds'],
-  dev: number | undefined,
+  dev: number | null | undefined,
 ): StepMetrics {
   const used = o.evidence.map((e, g) => known(e.executed ?? o.result.groups[g]!.corrected))
   const full = used.filter((r) => r.length > 0)

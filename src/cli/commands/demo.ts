@@ -35,7 +35,7 @@ import { backboneCard, makeJudges, type NanoEngine, openNano } from '../session.
 import { littleIds } from '../wiring.ts'
 import { evaluateOn, judged, withAgent } from './eval.ts'
 import { fidelityOf } from './fidelity.ts'
-import { runTraining, stepLine, type TrainingReport } from './train.ts'
+import { devLine, runTraining, stepLine, type TrainingReport } from './train.ts'
 
 /** What the demo trains with; `wmrl train --set …` changes any of it. How it was chosen: docs/LOG.md. */
 export const DEMO: Record<string, unknown> = {
@@ -330,10 +330,7 @@ async function oneSeed(
     })
     signal.throwIfAborted()
     if (report.alarm !== undefined) throw new Failed(report.alarm)
-    if (report.dev.after !== null)
-      out.log(
-        `seed ${seed} ${name}: dev score ${(report.dev.before ?? 0).toFixed(3)} before, ${report.dev.after.toFixed(3)} after`,
-      )
+    if (config.train.evalEvery > 0) out.log(`seed ${seed} ${name}: ${devLine(report)}`)
     const turns = await withAgent(o.nano, dir, signal, (s) => heldout(o.fresh, s, config))
     return { dir, report, after: evaluated(turns) }
   }

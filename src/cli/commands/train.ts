@@ -81,7 +81,9 @@ function resolveConfig(dir: string, file: string | undefined, flags: TrainFlags)
 function configIn(db: string): RunConfig | undefined {
   const ledger = RunLedger.openReadOnly(db)
   try {
-    return savedConfig(ledger)
+    const saved = savedConfig(ledger)
+    // Keys of later versions get their defaults.
+    return saved && loadConfig({ base: { ...saved } })
   } finally {
     ledger.close()
   }
@@ -239,18 +241,16 @@ async function trainWith(
 }
 
 /** Mean over dev tasks of the feedback-chosen turn's feedback score. */
-function devMean(turns: Awaited<ReturnType<typeof evaluate>>): number {
-  return (
-    summarise(
-      turns.map((t) => ({
-        task: `${t.task.suite}/${t.task.id}`,
-        sample: t.sample,
-        turn: t.turn,
-        feedback: t.feedback,
-        final: t.feedback,
-      })),
-    ).score.mean ?? 0
-  )
+function devMean(turns: Awaited<ReturnType<typeof evaluate>>): number | null {
+  return summarise(
+    turns.map((t) => ({
+      task: `${t.task.suite}/${t.task.id}`,
+      sample: t.sample,
+      turn: t.turn,
+      feedback: t.feedback,
+      final: t.feedback,
+    })),
+  ).score.mean
 }
 
 const show = (v: number | null): string => (v === null ? '   -' : v.toFixed(3))
@@ -260,6 +260,9 @@ export function stepLine(m: StepMetrics, t: Totals, config: RunConfig): string {
   const left = perStep * (config.train.steps - m.step)
   return `step ${m.step}/${config.train.steps}  executed ${m.executedGroups} predicted ${m.predictedGroups}  score real ${show(m.executedReward)} predicted ${show(m.predictedReward)}  executions ${t.executions}${m.devReward === undefined ? '' : `  dev ${show(m.devReward)}`}  ${perStep.toFixed(1)} s/step, ${left.toFixed(0)} s left`
 }
+
+export const devLine = (r: LoopReport): string =>
+  `dev score ${show(r.dev.before).trim()} before, ${show(r.dev.after).trim()} after (${r.totals.devExecutions} executions, ${r.totals.devSandboxCpuS.toFixed(1)} CPU s beside training's)`
 
 function finish(out: Out, r: TrainingReport): void {
   out.result(
@@ -279,11 +282,7 @@ function finish(out: Out, r: TrainingReport): void {
         `${r.steps} steps, stopped by ${r.stoppedBy}`,
         `executions ${r.totals.executions} (attempts judged by execution ${r.totals.attemptsExecuted}), predictions ${r.totals.predictions}, realised anchor share ${r.anchorShare.toFixed(3)}`,
         `sandbox ${r.totals.sandboxCpuS.toFixed(1)} CPU s; engine ${r.totals.policyCpuS.toFixed(1)} CPU s for the policy, ${r.totals.frozenCpuS.toFixed(1)} for the frozen backbone`,
-        ...(r.dev.before === null
-          ? []
-          : [
-              `dev score ${show(r.dev.before).trim()} before, ${show(r.dev.after).trim()} after (${r.totals.devExecutions} executions, ${r.totals.devSandboxCpuS.toFixed(1)} CPU s more)`,
-            ]),
+        ...(r.dev.before === null && r.dev.after === null ? [] : [devLine(r)]),
         `run directory ${r.run}`,
       ].join('\n'),
   )
