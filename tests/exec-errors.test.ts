@@ -69,3 +69,16 @@ describe('a public file that is not the prepared one is never the fault of a pro
     900_000,
   )
 })
+
+it('a home that cannot be written: exit 2, its name and the fix', () => {
+  prepare('concrete-strength')
+  const own = join(dir, 'closed')
+  mkdirSync(join(own, 'tasks', 'builtin'), { recursive: true })
+  const task = join('tasks', 'builtin', 'concrete-strength')
+  cpSync(join(home(), task), join(own, task), { recursive: true })
+  // Root may write anywhere; a file in the way stops it too.
+  writeFileSync(join(own, 'sandbox'), '')
+  const env = { WMRL_HOME: own, WMRL_PYTHON: solutionsPython() }
+  const said = /WMRL_HOME: .*closed\/sandbox cannot be made .*; set it to a folder that can be written/
+  refused(2, ['exec', '--task', 'concrete-strength', program], said, env)
+}, 900_000)

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { ConfigError, messageOf, TaskError } from '../core/index.ts'
 import type { Executor } from '../executors/index.ts'
-import type { GraderProcess } from '../grading/index.ts'
+import { CachedGrader, type Grader } from '../grading/index.ts'
 import { dataDir } from './paths.ts'
 import { TaskPool } from './session.ts'
 import { openExecutor, openGrader } from './wiring.ts'
@@ -11,7 +11,7 @@ import { openExecutor, openGrader } from './wiring.ts'
 /** What commands that execute programs share. */
 export interface Runtime extends AsyncDisposable {
   readonly executor: Executor
-  readonly grader: GraderProcess
+  readonly grader: Grader
   readonly pool: TaskPool
   readonly workers: number
 }
@@ -33,7 +33,7 @@ export async function openRuntime(o: RuntimeOptions): Promise<Runtime> {
     ...(o.cachePath === undefined ? {} : { cachePath: o.cachePath }),
     ...(o.allowUnsafe ? { allowUnsafe: true } : {}),
   })
-  const grader = openGrader()
+  const grader = o.cache ? new CachedGrader(openGrader()) : openGrader()
   return {
     executor,
     grader,

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { ConfigError, keyed, packageRoot } from '../core/index.ts'
+import { ConfigError, keyed, messageOf, packageRoot } from '../core/index.ts'
 import { CachedExecutor, type Executor, LocalExecutor, memoryStore } from '../executors/index.ts'
 import { type BoardStore, FileBoards, GraderProcess, ScoreBoards } from '../grading/index.ts'
 import { ExecutionCache, Sqlite } from '../ledger/index.ts'
@@ -23,24 +23,36 @@ export interface ExecutorChoice {
   readonly allowUnsafe?: boolean
 }
 
-/** This machine's sandbox behind the execution cache. @throws MissingError before set-up */
+/** This machine's sandbox behind the execution cache. @throws MissingError before set-up, ConfigError where nothing can be kept */
 export async function openExecutor(o: ExecutorChoice = {}): Promise<Executor> {
-  await mkdir(sandboxState(), { recursive: true })
+  await mkdir(sandboxState(), { recursive: true }).catch((cause) => {
+    const fix = 'set it to a folder that can be written'
+    throw new ConfigError('WMRL_HOME', `${sandboxState()} cannot be made (${messageOf(cause)})`, fix, { cause })
+  })
   const local = await LocalExecutor.open({
     python: solutionsPython(),
     stateDir: sandboxState(),
     ...(o.workers === undefined ? {} : { workers: o.workers }),
     ...(o.allowUnsafe === undefined ? {} : { allowUnsafe: o.allowUnsafe }),
   })
-  if (o.cache === false) return new CachedExecutor(local, memoryStore())
+  if (o.cache === false) return closing(new CachedExecutor(local, memoryStore()), () => {})
   const path = o.cachePath ?? cacheDb()
   await mkdir(dirname(path), { recursive: true })
   const cache = new ExecutionCache(Sqlite.open(path))
-  const cached = new CachedExecutor(local, executionStore(cache))
-  return Object.assign(Object.create(cached) as Executor, {
+  return closing(new CachedExecutor(local, executionStore(cache)), () => cache.close())
+}
+
+/** Closes `rest` with the executor. What a sandbox could not remove is said, and fails no work that is done. */
+function closing(executor: Executor, rest: () => void): Executor {
+  return Object.assign(Object.create(executor) as Executor, {
     [Symbol.asyncDispose]: async () => {
-      await cached[Symbol.asyncDispose]()
-      cache.close()
+      try {
+        await executor[Symbol.asyncDispose]()
+      } catch (e) {
+        process.stderr.write(`wmrl: ${messageOf(e)}\n`)
+      } finally {
+        rest()
+      }
     },
   })
 }

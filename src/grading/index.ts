@@ -1,4 +1,5 @@
 export * from './boards.ts'
+export * from './cached.ts'
 export * from './check.ts'
 export * from './grade.ts'
 export * from './grader.ts'
