@@ -320,7 +320,13 @@ describe('what is counted over a resume', () => {
     expect(asked[2]![1]).toBe(first.checkpoint!.version)
     expect(first.dev).toEqual({ before: 0, after: 0.3 })
     expect(first.anchorShare).toBe(0.5)
-    expect(first.totals).toMatchObject({ anchorsWanted: 2, anchorsRealised: 2, devExecutions: 6, devSandboxCpuS: 3 })
+    expect(first.totals).toMatchObject({
+      anchorsWanted: 2,
+      anchorsRealised: 2,
+      devExecutions: 6,
+      devSandboxCpuS: 3,
+      devWallS: 3,
+    })
     const longer = { train: { ...config.train, steps: 3 } }
     const on = await train(run, 3, { deps, config: longer })
     expect(asked.slice(3).map(([s]) => s)).toEqual([4])

@@ -48,6 +48,8 @@ export interface Totals {
   /** Of dev evaluations, which are in no other entry. */
   readonly devExecutions: number
   readonly devSandboxCpuS: number
+  /** Part of `wallS`. */
+  readonly devWallS: number
   /** Of the engine: sampling and training the policy, and whatever the frozen backbone computed. */
   readonly policyCpuS: number
   readonly frozenCpuS: number
@@ -67,6 +69,7 @@ const NOTHING: Totals = {
   anchorsRealised: 0,
   devExecutions: 0,
   devSandboxCpuS: 0,
+  devWallS: 0,
   policyCpuS: 0,
   frozenCpuS: 0,
   wallS: 0,
@@ -173,7 +176,7 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
   let after: number | null = null
   try {
     if (d.evaluateDev && state.devBefore === undefined) {
-      const dev = await d.evaluateDev(d.frozen, 0, signal)
+      const dev = await timed(d.now, d.evaluateDev(d.frozen, 0, signal))
       state = { ...state, devBefore: dev.score, totals: addDev(state.totals, dev) }
     }
     while (state.step < config.train.steps) {
@@ -212,7 +215,7 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
   if (d.evaluateDev && alarm === undefined && stoppedBy !== 'interrupted') {
     try {
       await using sampler = await model.snapshot(signal)
-      const dev = await d.evaluateDev(sampler, state.step + 1, signal)
+      const dev = await timed(d.now, d.evaluateDev(sampler, state.step + 1, signal))
       after = dev.score
       state = { ...state, totals: { ...addDev(state.totals, dev), ...spent() } }
       if (checkpoint) d.record.commitCheckpoint(checkpoint, state)
@@ -344,7 +347,7 @@ async function oneStep(
   const rolled = overlap ? await run.ahead.take(step, config.train.steps) : undefined
   const o = rolled ? settle(inputs, rolled.value) : await gather(inputs, sampler!, signal)
   // Before the update: some servers cannot sample a snapshot once its model was trained on.
-  const dev = evaluate ? await evaluate(sampler!, step, signal) : undefined
+  const dev = evaluate ? await timed(d.now, evaluate(sampler!, step, signal)) : undefined
   const t1 = d.now()
   const u = await update(
     o,
@@ -471,10 +474,16 @@ function add(t: Totals, o: StepOutcome, u: UpdateReport): Totals {
   }
 }
 
-const addDev = (t: Totals, dev: DevResult): Totals => ({
+async function timed(now: () => number, result: Promise<DevResult>): Promise<DevResult & { readonly wallS: number }> {
+  const t0 = now()
+  return { ...(await result), wallS: (now() - t0) / 1000 }
+}
+
+const addDev = (t: Totals, dev: Awaited<ReturnType<typeof timed>>): Totals => ({
   ...t,
   devExecutions: t.devExecutions + dev.executions,
   devSandboxCpuS: t.devSandboxCpuS + dev.sandboxCpuS,
+  devWallS: t.devWallS + dev.wallS,
 })
 
 const mean = (x: readonly number[]): number | null => (x.length === 0 ? null : x.reduce((a, b) => a + b, 0) / x.length)

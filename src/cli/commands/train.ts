@@ -256,7 +256,7 @@ function devMean(turns: Awaited<ReturnType<typeof evaluate>>): number | null {
 const show = (v: number | null): string => (v === null ? '   -' : v.toFixed(3))
 
 export function stepLine(m: StepMetrics, t: Totals, config: RunConfig): string {
-  const perStep = t.wallS / m.step
+  const perStep = (t.wallS - t.devWallS) / m.step
   const left = perStep * (config.train.steps - m.step)
   return `step ${m.step}/${config.train.steps}  executed ${m.executedGroups} predicted ${m.predictedGroups}  score real ${show(m.executedReward)} predicted ${show(m.predictedReward)}  executions ${t.executions}${m.devReward === undefined ? '' : `  dev ${show(m.devReward)}`}  ${perStep.toFixed(1)} s/step, ${left.toFixed(0)} s left`
 }
