@@ -5,7 +5,8 @@
 export const SLOTS = 12
 export const slotToken = (k: number): string => `<n${k}>`
 
-const QUOTED = /(["'])([^"'\n]+)\1/g
+// Empty quotes count as a pair: else every name after `fillna("")` on a line would stand between, not inside, quotes.
+const QUOTED = /(["'])([^"'\n]*)\1/g
 
 /** Replaces quoted names by their slots; other quoted text stays. */
 export function toSlots(text: string, names: readonly string[]): string {

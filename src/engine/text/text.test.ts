@@ -69,3 +69,11 @@ describe('the nano codec', () => {
     expect(() => codec.outcome('reward 0.9', [])).toThrow(RangeError)
   })
 })
+
+it('every name on a line with empty quotes becomes a slot', () => {
+  const line = 'a = d["word"].fillna("") + " " + d["gloss"].fillna("") + " " + d["example"].fillna("")'
+  const names = ['y', 'id', 'word', 'gloss', 'example']
+  const slots = toSlots(line, names)
+  expect(slots).toBe('a = d["<n2>"].fillna("") + " " + d["<n3>"].fillna("") + " " + d["<n4>"].fillna("")')
+  expect(fromSlots(slots, names)).toBe(line)
+})

@@ -18,6 +18,8 @@ export interface Recipe {
   readonly pairsBuiltin: number
   readonly plainPairsBuiltin: number
   readonly policySamples: number
+  /** Logit scale at which the model writes them: near the one that ships, since those programs are what it will judge. */
+  readonly policySharpening: number
   readonly stepsA: number
   readonly stepsB: number
   readonly batchTokens: number
@@ -32,7 +34,8 @@ export const RECIPE: Recipe = {
   pairsSmall: 13,
   pairsBuiltin: 16,
   plainPairsBuiltin: 40,
-  policySamples: 2,
+  policySamples: 4,
+  policySharpening: 1.4,
   stepsA: 850,
   stepsB: 600,
   batchTokens: 3000,
@@ -294,9 +297,18 @@ export async function trainBackbone(d: RecipeDeps, signal: AbortSignal): Promise
     await using sampler = await model.snapshot(signal)
     const v = await validationLoss(sampler, held, OUTCOME_WEIGHT, signal)
     d.log(`after A: validation loss code ${v.code.toFixed(3)}, outcome ${v.outcome.toFixed(3)}`)
+  }
+  {
+    const path = join(d.dir, 'writer.safetensors')
+    await model.saveBackbone(path, { logitScale: recipe.policySharpening }, signal)
+    await using writer = await openOnnxEngine({
+      backbone: path,
+      checkpointDir: join(d.dir, 'checkpoints'),
+      threads: d.threads,
+    })
+    const sampler = await writer.frozen(signal)
     policy = await samplePolicy(d, codec, sampler, recipe.policySamples, 'A', [...d.small, ...d.builtin], signal)
-    const more = await samplePolicy(d, codec, sampler, recipe.policySamples * 8, 'B', d.builtin, signal)
-    policy.push(...more)
+    policy.push(...(await samplePolicy(d, codec, sampler, recipe.policySamples * 4, 'B', d.builtin, signal)))
   }
   const both = [...examples, ...toExamples(codec, d, policy, corpus)]
   tokens += await pretrain(
