@@ -120,6 +120,12 @@ export const runConfig = z.strictObject({
       groupSize: z.number().int().min(2).default(8),
       turns: positive.default(2),
       learningRate: z.number().min(0).default(3e-4),
+      decay: z
+        .enum(['none', 'linear'])
+        .default('none')
+        .describe(
+          'linear: the learning rate falls to 0 over train.steps, so that the last steps average rather than wander',
+        ),
       adamEpsilon: z
         .number()
         .positive()

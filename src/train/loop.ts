@@ -324,6 +324,11 @@ interface Stop {
   readonly why: string
 }
 
+/** Learning rate of a step, the first being 1; linear decay reaches 0 one step after the last. */
+export function learningRateAt(t: Pick<RunConfig['train'], 'learningRate' | 'decay' | 'steps'>, step: number): number {
+  return t.decay === 'none' ? t.learningRate : (t.learningRate * (t.steps + 1 - step)) / t.steps
+}
+
 async function oneStep(
   d: LoopDeps,
   model: Model,
@@ -370,7 +375,7 @@ async function oneStep(
               entropyBonus: config.train.entropy,
               kl: config.train.kl,
             },
-      learningRate: config.train.learningRate,
+      learningRate: learningRateAt(config.train, step),
       epsilon: config.train.adamEpsilon,
       gradClip: config.train.gradClip,
       groupSize: config.train.groupSize,

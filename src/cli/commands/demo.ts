@@ -39,7 +39,19 @@ import { devLine, runTraining, stepLine, type TrainingReport } from './train.ts'
 
 /** What the demo trains with; `wmrl train --set …` changes any of it. How it was chosen: docs/LOG.md. */
 export const DEMO: Record<string, unknown> = {
-  train: { steps: 30, turns: 1, learningRate: 1e-4, kl: 0.05, evalEvery: 15, devSamples: 2, checkpointEvery: 15 },
+  train: {
+    steps: 30,
+    groups: 16,
+    turns: 1,
+    learningRate: 1e-3,
+    decay: 'linear',
+    adamEpsilon: 1e-3,
+    kl: 0.05,
+    evalEvery: 15,
+    devSamples: 2,
+    checkpointEvery: 15,
+  },
+  tasks: { little: 64 },
   method: { mode: 'recommended' },
 }
 const SAMPLES = 4

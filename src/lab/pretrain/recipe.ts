@@ -267,7 +267,8 @@ export async function trainBackbone(d: RecipeDeps, signal: AbortSignal): Promise
     (stage: string, offset: number): NonNullable<PretrainOptions['onStep']> =>
     (s) => {
       d.progress(`pre-training ${stage}: step ${s.step}, loss ${s.loss.toFixed(3)}`)
-      if (s.step % 25 === 0) curve.push({ step: offset + s.step, tokens: s.tokens, loss: Number(s.loss.toFixed(4)) })
+      if (s.step % 25 === 0)
+        curve.push({ step: offset + s.step, tokens: tokens + s.tokens, loss: Number(s.loss.toFixed(4)) })
     }
   const common = { batchTokens: recipe.batchTokens, warmup: 40, weightDecay: 0.1 }
   const marker = join(d.dir, 'stage-a.json')
