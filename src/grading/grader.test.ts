@@ -160,7 +160,8 @@ test('a start that takes too long is a fault', async () => {
   expect(await grader.grade(toy.task, csv(2), 'feedback')).toEqual({
     kind: 'fault',
     where: 'grader',
-    message: 'no start within 1 ms',
+    // On a starved machine the start and its limit come due in one turn of the event loop: then the next wait ends it.
+    message: expect.stringMatching(/^no (start|answers loaded) within 1 ms$/),
   })
 })
 

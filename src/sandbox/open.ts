@@ -144,9 +144,10 @@ export class LocalSandbox implements Sandbox {
     const runner = this.#usesForkServer ? 'fork-server' : 'process'
     const s = await this.#inSlot(signal, program.limits, async (slot, group, both) => {
       if (!this.#usesForkServer) return this.#processes.run(program, slot, group, both)
-      const server = await this.#forkServer()
-      const job = makeJob(program, server.place(slot, group?.dirs ?? []))
-      return server.run(job, program.limits, group, both)
+      return this.#served((server) => {
+        const job = makeJob(program, server.place(slot, group?.dirs ?? []))
+        return server.run(job, program.limits, group, both)
+      })
     })
     const { end, stdout, stderr, cost } = s
     return { end, stdout, stderr, cost, rung: this.rung, runner }
@@ -155,14 +156,15 @@ export class LocalSandbox implements Sandbox {
   async checkSyntax(code: string, signal: AbortSignal): Promise<ErrorSummary | undefined> {
     const s = await this.#inSlot(signal, COMPILE_LIMITS, async (slot, group, both) => {
       if (!this.#usesForkServer) return this.#processes.compile(code, slot, group, both)
-      const server = await this.#forkServer()
       const program = { code, publicDir: join(this.#runtime.dir, 'root'), limits: COMPILE_LIMITS, seed: 0 }
-      const job = {
-        ...makeJob(program, server.place(slot, group?.dirs ?? [])),
-        mode: 'compile' as const,
-        publicDir: null,
-      }
-      return server.run(job, COMPILE_LIMITS, group, both)
+      return this.#served((server) => {
+        const job = {
+          ...makeJob(program, server.place(slot, group?.dirs ?? [])),
+          mode: 'compile' as const,
+          publicDir: null,
+        }
+        return server.run(job, COMPILE_LIMITS, group, both)
+      })
     })
     const { end, report } = s
     switch (end.kind) {
@@ -219,6 +221,19 @@ export class LocalSandbox implements Sandbox {
       await group?.remove().catch((x) => this.#left.push(messageOf(x)))
       if (signal.aborted) throw signal.reason
       return failed(messageOf(e))
+    }
+  }
+
+  /**
+   * Asks the fork server. One that died just before, so that its end was not heard of yet, never began the program: that is
+   * tried once more on a new server. A server that dies during the program is the caller's `infra`.
+   */
+  async #served(run: (server: ForkServer) => Promise<Supervised>): Promise<Supervised> {
+    try {
+      return await run(await this.#forkServer())
+    } catch (e) {
+      if (!(e instanceof SandboxError && e.retryable) || this.#closed) throw e
+      return run(await this.#forkServer())
     }
   }
 
