@@ -50,7 +50,11 @@ export class TaskPool {
     const ids = await preparedIds(this.dataDir, suite)
     for (const id of only ?? [])
       if (!ids.includes(id))
-        throw new ConfigError('tasks.only', `no prepared task ${id} in suite ${suite}`, `run: wmrl tasks prepare ${id}`)
+        throw new ConfigError(
+          'tasks',
+          `no prepared task ${id} in suite ${suite}`,
+          `run: wmrl tasks prepare ${id}, or for all of them: wmrl tasks prepare --suite ${suite}`,
+        )
     const refs: TaskRef[] = []
     for (const id of only ?? ids) {
       const t = await this.task({ suite, id })
