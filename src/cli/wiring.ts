@@ -81,7 +81,7 @@ export const openGrader = (boards: BoardStore = boardStore()): GraderProcess => 
 /**
  * Ids of `n` little tasks to train on beside a suite's own: three quarters tables, the first ones, which are quick to
  * prepare, the rest pictures and series by a keyed draw. The same for every seed. No texts: the little texts ask for lengths
- * and classes of words, and an agent that was rewarded for counting letters did worse on real texts (docs/LOG.md).
+ * and classes of words, so that counting letters would be rewarded; whether that harms is not proven (docs/LOG.md).
  * @throws ConfigError where fewer have a leaderboard
  */
 export function littleIds(n: number): string[] {
