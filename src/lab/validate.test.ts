@@ -66,7 +66,7 @@ describe('what is wrong is named', () => {
 })
 
 describe('boards', () => {
-  const board = (n: number, crippled: number, final: (i: number) => number): BoardFile => ({
+  const board = (n: number, crippled: number, final: (i: number) => number, strong = 25): BoardFile => ({
     schema: 'wmrl-board/1',
     task: 't',
     metric: 'rmse',
@@ -74,8 +74,8 @@ describe('boards', () => {
     correlation: 0.98,
     entries: Array.from({ length: n }, (_, i) => ({
       recipe: `r${i}`,
-      family: 'f',
-      strength: i < crippled ? 'crippled' : 'plain',
+      family: `f${i % 5}`,
+      strength: i < crippled ? 'crippled' : i < crippled + strong ? 'strong' : 'plain',
       feedback: i,
       final: final(i),
     })),
@@ -88,6 +88,7 @@ describe('boards', () => {
   test('a good one', () => expect(bad(board(70, 14, (i) => i + 0.5))).toEqual([]))
   test('too few', () => expect(bad(board(69, 0, (i) => i))).toEqual(['board size']))
   test('too many crippled', () => expect(bad(board(70, 15, (i) => i))).toEqual(['board crippled']))
+  test('too few strong', () => expect(bad(board(70, 14, (i) => i, 24))).toEqual(['board strong']))
   test('all the same', () => expect(bad(board(70, 0, () => 1))).toEqual(['board spread', 'board agreement']))
   test('two orders that disagree', () => expect(bad(board(70, 0, (i) => -i))).toEqual(['board agreement']))
 })

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type InvalidCode, messageOf, rankCorrelation, type Scope } from '../core/index.ts'
 import { type Answers, type BoardFile, type Grader, readAnswers, readCsv } from '../grading/index.ts'
 import { type Task, type TaskCard, testIds } from '../tasks/index.ts'
-import { CRIPPLED_SHARE, LEAST_ENTRIES } from './boards/compose.ts'
+import { CRIPPLED_SHARE, LEAST_ENTRIES, LEAST_STRONG, LEAST_STRONG_FAMILIES } from './boards/compose.ts'
 
 export interface Check {
   readonly name: string
@@ -84,10 +84,12 @@ export async function validateTask(task: Task, grader: Grader, board: BoardFile 
   return board ? [...out, ...validateBoard(board)] : out
 }
 
-/** Size, crippled share, spread and agreement of a leaderboard. */
+/** Size, strong and crippled entries, spread and agreement of a leaderboard. */
 export function validateBoard(b: BoardFile): Check[] {
   const n = b.entries.length
   const crippled = b.entries.filter((e) => e.strength === 'crippled').length
+  const strong = b.entries.filter((e) => e.strength === 'strong')
+  const families = new Set(strong.map((e) => e.family)).size
   const spread = SCOPES.map((s) => {
     const x = b.entries.map((e) => e[s]).sort((p, q) => (b.higherIsBetter ? q - p : p - q))
     return { best: x[0]!, median: x[n >> 1]!, last: x[n - 1]!, distinct: new Set(x).size }
@@ -99,6 +101,11 @@ export function validateBoard(b: BoardFile): Check[] {
     ) ?? 0
   return [
     { name: 'board size', ok: n >= LEAST_ENTRIES, detail: `${n} entries` },
+    {
+      name: 'board strong',
+      ok: strong.length >= LEAST_STRONG && families >= LEAST_STRONG_FAMILIES,
+      detail: `${strong.length} from ${families} families`,
+    },
     { name: 'board crippled', ok: crippled <= CRIPPLED_SHARE * n, detail: `${crippled} of ${n}` },
     {
       name: 'board spread',

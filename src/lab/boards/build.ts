@@ -5,7 +5,7 @@ import { type BoardFile, checkSubmission, gradeSubmission, readAnswers } from '.
 import type { Limits } from '../../sandbox/index.ts'
 import { type Task, testIds } from '../../tasks/index.ts'
 import { pool } from '../score-program.ts'
-import { composeBoard, errorVector, type Scored } from './compose.ts'
+import { composeBoard, errorVector, LEAST_STRONG, type Scored } from './compose.ts'
 import { PLAIN, type Recipe, recipes } from './recipes.ts'
 
 /** CPU seconds of a recipe: strong ones may take long, the others are quick ones by definition. */
@@ -66,18 +66,25 @@ export async function buildBoard(
     if (f.kind !== 'scored' || g.kind !== 'scored') return drop('not gradable')
     return { recipe, feedback: f.score, final: g.score, errors: errorVector(card, checked.predicted, truth) }
   }
-  let ran: Scored[] = []
-  // Where many recipes cannot run (a text column of single words has no word pairs), more random ones are drawn.
-  for (let plain = PLAIN; ; plain += 20) {
-    left.length = 0
-    const scored = await pool(
-      recipes(card, plain).map((r) => () => one(r)),
-      width,
-    )
-    ran = scored.filter((s): s is Scored => s !== undefined)
-    if (ran.length >= LEAST_RAN || plain >= 10 * PLAIN) break
+  const run = async (reserve: boolean): Promise<Scored[]> => {
+    // Where many recipes cannot run (a text column of single words has no word pairs), more random ones are drawn.
+    for (let plain = PLAIN; ; plain += 20) {
+      left.length = 0
+      const scored = await pool(
+        recipes(card, { plain, reserve }).map((r) => () => one(r)),
+        width,
+      )
+      const ran = scored.filter((s): s is Scored => s !== undefined)
+      if (ran.length >= LEAST_RAN || plain >= 10 * PLAIN) return ran
+    }
   }
-  const board = composeBoard(ran)
+  // The reserve of strong recipes is asked where the first ones leave too few.
+  let ran = await run(false)
+  let board = composeBoard(ran)
+  if (board.kept.filter((s) => s.recipe.strength === 'strong').length < LEAST_STRONG) {
+    ran = await run(true)
+    board = composeBoard(ran)
+  }
   const higher = card.metric.higherIsBetter
   const entries = [...board.kept]
     .sort((a, b) => (higher ? b.feedback - a.feedback : a.feedback - b.feedback))

@@ -26,7 +26,9 @@ export async function checkBoard(
   file: BoardFile,
   o: { share: number; executor: Executor; grader: Grader; limits: Limits; width: number; signal: AbortSignal },
 ): Promise<BoardCheck> {
-  const known = new Map(recipes(task.card, 11 * PLAIN).map((r) => [r.name, r]))
+  const known = new Map(
+    [true, false].flatMap((reserve) => recipes(task.card, { plain: 11 * PLAIN, reserve }).map((r) => [r.name, r])),
+  )
   const asked = file.entries.filter((e) => keyed('board-check', task.card.id, e.recipe).next() < o.share)
   const differences: { recipe: string; why: string }[] = []
   await pool(

@@ -21,6 +21,9 @@ export interface Composition {
 export const MOST_CORRELATED = 0.98
 export const LEAST_ENTRIES = 70
 export const CRIPPLED_SHARE = 0.2
+/** Strong entries of a board, and the families that they come from. */
+export const LEAST_STRONG = 25
+export const LEAST_STRONG_FAMILIES = 5
 
 /**
  * Composes a leaderboard: recipes compete in listed order, a recipe whose errors correlate above .98 with one already

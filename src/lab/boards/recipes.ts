@@ -3,7 +3,10 @@ import type { TaskCard } from '../../tasks/index.ts'
 import { NO_PROBABILITY } from '../grammar/families.ts'
 import { renderSpec } from '../grammar/render.ts'
 import { modalityOf, sampleSpec } from '../grammar/sample.ts'
-import type { Family, ModelChoice, OutputForm, Spec, Step, TargetForm, View } from '../grammar/spec.ts'
+import type { Family, ModelChoice, Spec, Step, View } from '../grammar/spec.ts'
+import { type Args, forms, type Named, needsProbability, suits, tasksOf } from './forms.ts'
+import { reserve } from './reserve.ts'
+import { type ViewPlan, viewsOf } from './views.ts'
 
 export interface Recipe {
   readonly name: string
@@ -20,8 +23,11 @@ export const PLAIN = 36
  * strong recipes from every family that suits the files (tuned, blended, stacked, with the encodings and outputs that
  * suit the metric), then `plain` programs drawn from the grammar, then a few crippled ones, at most a fifth. In this order
  * they compete for a place (see `composeBoard`).
+ *
+ * @param o.plain how many are drawn from the grammar
+ * @param o.reserve with the further strong recipes of boards whose first ones leave too few
  */
-export function recipes(card: TaskCard, plain = PLAIN): Recipe[] {
+export function recipes(card: TaskCard, o: { plain?: number; reserve?: boolean } = {}): Recipe[] {
   const out: Recipe[] = []
   const seen = new Set<string>()
   const add = (name: string, family: string, strength: Recipe['strength'], spec: Spec): void => {
@@ -31,8 +37,9 @@ export function recipes(card: TaskCard, plain = PLAIN): Recipe[] {
     out.push({ name, family, strength, code })
   }
   for (const s of strong(card)) add(s.name, s.family, 'strong', s.spec)
+  if (o.reserve) for (const s of reserve(card)) add(s.name, s.family, 'strong', s.spec)
   const huge = card.columns.some((c) => (c.levels ?? 0) > 100)
-  for (let k = 0; k < plain; k++) {
+  for (let k = 0; k < (o.plain ?? PLAIN); k++) {
     const spec = sampleSpec(card, keyed('board', 'plain', card.id, k), { careless: 0, bug: 0 })
     if (huge && spec.view.kind === 'table' && spec.view.encoding === 'dummies') continue
     if (spec.model.family !== 'dummy') add(`plain-${k}`, spec.model.family, 'plain', spec)
@@ -40,66 +47,6 @@ export function recipes(card: TaskCard, plain = PLAIN): Recipe[] {
   for (const s of crippled(card)) add(s.name, s.family, 'crippled', s.spec)
   return out
 }
-
-interface Named {
-  readonly name: string
-  readonly family: string
-  readonly spec: Spec
-}
-
-type Args = readonly (readonly [string, string])[]
-
-/** What the metric asks of target and output, for a model of one kind. The first is the sensible one. */
-function forms(
-  card: TaskCard,
-  task: 'regress' | 'classify',
-  family: Family,
-): readonly { target: TargetForm; output: OutputForm }[] {
-  const kind = card.submission.kind
-  const metric = card.metric.name
-  const noProbability = NO_PROBABILITY.has(family)
-  if (metric === 'cindex') {
-    if (task === 'classify') return [{ target: 'event', output: { kind: noProbability ? 'decision' : 'proba' } }]
-    return [
-      { target: 'hazard', output: { kind: 'predict' } },
-      { target: 'negtime', output: { kind: 'predict' } },
-    ]
-  }
-  if (kind === 'value') {
-    const raw = {
-      target: 'raw' as const,
-      output: { kind: metric === 'rmsle' ? ('clip' as const) : ('predict' as const) },
-    }
-    const log = { target: 'log' as const, output: { kind: 'predict' as const } }
-    if (!card.target.positive) return [raw]
-    return ['rmsle', 'mape', 'smape'].includes(metric) ? [log, raw] : card.target.skewed ? [raw, log] : [raw]
-  }
-  if (kind === 'multi') return [{ target: 'raw', output: { kind: 'predict' } }]
-  if (task === 'regress') return [{ target: 'raw', output: { kind: kind === 'prob' ? 'predict' : 'round' } }]
-  if (kind === 'prob') return [{ target: 'raw', output: { kind: noProbability ? 'decision' : 'proba' } }]
-  if (kind === 'label') {
-    const binary = card.submission.classes?.length === 2
-    const predict = { target: 'raw' as const, output: { kind: 'predict' as const } }
-    if (noProbability) return [predict]
-    if (['f1', 'mcc', 'balanced_accuracy', 'macro_f1'].includes(metric)) {
-      return binary
-        ? [{ target: 'raw', output: { kind: 'threshold', at: '0.3' } }, predict]
-        : [{ target: 'raw', output: { kind: 'prior' } }, predict]
-    }
-    return [predict]
-  }
-  return [{ target: 'raw', output: { kind: noProbability && kind === 'topk' ? 'decision' : 'proba' } }]
-}
-
-function tasksOf(card: TaskCard): readonly ('regress' | 'classify')[] {
-  const kind = card.submission.kind
-  if (card.metric.name === 'cindex') return ['classify', 'regress']
-  if (card.metric.name === 'qwk') return ['regress', 'classify']
-  return kind === 'value' || kind === 'multi' ? ['regress'] : ['classify']
-}
-
-const needsProbability = (card: TaskCard): boolean =>
-  card.submission.kind === 'proba' || ['log_loss', 'brier'].includes(card.metric.name)
 
 const GRID: Partial<Record<Family, readonly Args[]>> = {
   lightgbm: [
@@ -237,28 +184,11 @@ const WIDE_GRID: Partial<Record<Family, readonly Args[]>> = {
 function strong(card: TaskCard): Named[] {
   const kind = modalityOf(card)
   const out: Named[] = []
-  const views =
-    kind === 'table'
-      ? tableViews(card)
-      : kind === 'text'
-        ? textViews()
-        : kind === 'image'
-          ? imageViews(card)
-          : seriesViews()
-  const many = (card.submission.classes?.length ?? 0) > 12
+  const views = viewsOf(card)
   for (const task of tasksOf(card)) {
     for (const { label, view, families, steps } of views) {
       for (const family of families) {
-        if (many && ['boosting', 'histboost'].includes(family)) continue
-        // LinearSVR does not converge on sparse text within its limit.
-        if (kind === 'text' && family === 'linearsvm' && task === 'regress') continue
-        if (needsProbability(card) && NO_PROBABILITY.has(family)) continue
-        if (task === 'regress' ? ['logistic', 'bayes', 'discriminant'].includes(family) : family === 'pls') continue
-        if (
-          card.submission.kind === 'multi' &&
-          ['lightgbm', 'histboost', 'boosting', 'svm', 'linearsvm'].includes(family)
-        )
-          continue
+        if (!suits(card, task, family) || (needsProbability(card) && NO_PROBABILITY.has(family))) continue
         const grid = (kind === 'table' ? GRID[family] : (WIDE_GRID[family] ?? GRID[family])) ?? [[]]
         // A regression forest looks at every column by default, which hundreds of pixels or words make too slow.
         const root = kind !== 'table' && task === 'regress' && (family === 'forest' || family === 'extra')
@@ -277,145 +207,6 @@ function strong(card: TaskCard): Named[] {
     out.push(...blends(card, task, views))
   }
   return thin(out, kind === 'table' ? 60 : 48)
-}
-
-interface ViewPlan {
-  readonly label: string
-  readonly view: View
-  readonly families: readonly Family[]
-  readonly steps: (family: Family) => readonly Step[]
-}
-
-const scaledFor =
-  (kind: 'standard' | 'quantile') =>
-  (f: Family): readonly Step[] =>
-    ['svm', 'mlp', 'ridge', 'logistic', 'knn', 'linearsvm', 'pls', 'discriminant'].includes(f) ? [{ kind }] : []
-
-function tableViews(card: TaskCard): ViewPlan[] {
-  const cats = card.columns.some((c) => c.type === 'category')
-  const missing = card.columns.some((c) => c.missing)
-  const multiclass = (card.submission.classes?.length ?? 0) > 2
-  const fill = missing ? 'median' : 'none'
-  const table = (
-    encoding: 'dummies' | 'codes' | 'target' | 'category' | 'count' | 'raw',
-    f: 'median' | 'none' | 'neg' | 'flag',
-  ): View => ({ kind: 'table', dates: 'parts', encoding: cats ? encoding : 'raw', fill: f })
-  const trees: Family[] = ['lightgbm', 'forest', 'extra', 'boosting']
-  const smooth: Family[] = ['svm', 'mlp', 'ridge', 'logistic', 'knn']
-  // One-hot columns of hundreds of levels cost more than a recipe may; other encodings stand in.
-  const huge = card.columns.some((c) => (c.levels ?? 0) > 100)
-  const wide = table(huge ? 'count' : 'dummies', fill)
-  const plans: ViewPlan[] = [
-    { label: 'dummies', view: table('dummies', fill), families: [...trees, 'histboost'], steps: () => [] },
-    {
-      label: 'scaled',
-      view: table(huge ? 'codes' : 'dummies', missing ? 'flag' : 'none'),
-      families: smooth,
-      steps: scaledFor('standard'),
-    },
-    {
-      label: 'ranked',
-      view: wide,
-      families: ['svm', 'mlp', 'ridge', 'logistic', 'knn', 'pls', 'discriminant'],
-      steps: scaledFor('quantile'),
-    },
-  ]
-  if (cats) {
-    plans.push({
-      label: 'codes',
-      view: table('codes', missing ? 'neg' : 'none'),
-      families: [...trees, 'histboost'],
-      steps: () => [],
-    })
-    plans.push({
-      label: 'count',
-      view: table('count', fill),
-      families: ['forest', 'extra', 'lightgbm'],
-      steps: () => [],
-    })
-    if (!multiclass && card.submission.kind !== 'multi')
-      plans.push({
-        label: 'target',
-        view: table('target', fill),
-        families: [...trees, 'ridge', 'svm'],
-        steps: scaledFor('standard'),
-      })
-  }
-  if (card.modality === 'signal' && !cats) {
-    plans.push({
-      label: 'derivative',
-      view: { kind: 'table', dates: 'keep', encoding: 'raw', fill: 'none', diff: true },
-      families: ['ridge', 'pls', 'svm', 'extra', 'mlp', 'logistic'],
-      steps: scaledFor('standard'),
-    })
-  }
-  return plans
-}
-
-function textViews(): ViewPlan[] {
-  const none = (): readonly Step[] => []
-  const linear: Family[] = ['ridge', 'logistic', 'linearsvm', 'bayes']
-  const plan = (
-    vector: 'word' | 'bigram' | 'char' | 'longchar' | 'both' | 'count',
-    families: Family[],
-    svd?: number,
-  ): ViewPlan => ({
-    label: svd ? `${vector}${svd}` : vector,
-    view: { kind: 'text', vector, ...(svd ? { svd } : {}) },
-    families,
-    steps: none,
-  })
-  return [
-    plan('longchar', linear),
-    plan('bigram', linear),
-    plan('both', ['ridge', 'logistic', 'linearsvm']),
-    plan('char', [...linear, 'knn']),
-    plan('word', linear),
-    plan('count', linear),
-    plan('char', ['svm', 'extra', 'lightgbm', 'mlp'], 60),
-    plan('bigram', ['svm', 'forest', 'lightgbm', 'knn'], 60),
-  ]
-}
-
-function imageViews(card: TaskCard): ViewPlan[] {
-  const none = (): readonly Step[] => []
-  const many: Family[] = ['svm', 'logistic', 'extra', 'forest', 'knn', 'mlp', 'ridge']
-  const plan = (
-    features: 'raw' | 'half' | 'hog' | 'hograw' | 'colour',
-    families: Family[],
-    steps: (f: Family) => readonly Step[] = none,
-    tag = '',
-  ): ViewPlan => ({ label: features + tag, view: { kind: 'image', features }, families, steps })
-  return [
-    plan('hog', [...many, 'discriminant', 'lightgbm']),
-    plan('hograw', ['svm', 'logistic', 'extra', 'mlp', 'ridge', 'discriminant']),
-    plan('raw', ['svm', 'extra', 'forest', 'knn', 'mlp']),
-    plan('half', ['svm', 'extra', 'logistic', 'knn', 'discriminant']),
-    plan('raw', ['svm', 'knn', 'discriminant', 'mlp', 'extra'], () => [{ kind: 'pca', n: 40 }], '-pca'),
-    plan('hog', ['svm', 'mlp', 'ridge'], scaledFor('standard'), '-scaled'),
-    ...(card.images === 'png' ? [plan('colour', ['svm', 'extra', 'forest', 'mlp', 'logistic'])] : []),
-  ]
-}
-
-function seriesViews(): ViewPlan[] {
-  const families: Family[] = [
-    'svm',
-    'forest',
-    'extra',
-    'lightgbm',
-    'logistic',
-    'knn',
-    'mlp',
-    'discriminant',
-    'boosting',
-  ]
-  const plan = (features: 'stats' | 'fft' | 'both', kind: 'standard' | 'quantile'): ViewPlan => ({
-    label: `${features}-${kind}`,
-    view: { kind: 'series', features },
-    families,
-    steps: scaledFor(kind),
-  })
-  return [plan('both', 'standard'), plan('both', 'quantile'), plan('fft', 'standard'), plan('stats', 'quantile')]
 }
 
 function blends(card: TaskCard, task: 'regress' | 'classify', views: readonly ViewPlan[]): Named[] {
