@@ -1,10 +1,10 @@
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { RunLedger } from '../src/ledger/index.ts'
 import { catalogue } from '../src/tasks/index.ts'
-import { prepare, wmrl } from './helpers.ts'
+import { prepare, root, wmrl } from './helpers.ts'
 
 const DEV = catalogue('builtin')
   .filter((e) => e.split === 'dev')
@@ -81,6 +81,28 @@ describe('wmrl eval', () => {
       expect(r.status).toBe(2)
       expect(r.stderr.trim().split('\n')).toHaveLength(1)
       expect(r.stderr).toMatch(said)
+    }
+  })
+  it('and --resume refuse another backbone than the run’s: exit 2, one line with the fix', () => {
+    const backbone = join(dir, 'backbone')
+    cpSync(join(root, 'assets', 'backbone'), backbone, { recursive: true })
+    // The same tokens in another text: what counts is the file.
+    writeFileSync(join(backbone, 'tokenizer.json'), `${readFileSync(join(backbone, 'tokenizer.json'), 'utf8')}\n`)
+    const env = { WMRL_ENGINE__BACKBONE: backbone }
+    const config = join(run, 'config.yaml')
+    const before = readFileSync(config, 'utf8')
+    const again = wmrl(['train', '--run', run, '--resume', '--set', 'train.steps=3', '--quiet'], { env })
+    // The refused resume left the run as it was.
+    expect(readFileSync(config, 'utf8')).toBe(before)
+    writeFileSync(config, before.replace(/^engine:$/m, `engine:\n  backbone: ${backbone}`))
+    const evaluated = wmrl(['eval', run, '--split', 'dev'])
+    writeFileSync(config, before)
+    for (const r of [again, evaluated]) {
+      expect(r.status).toBe(2)
+      expect(r.stderr.trim().split('\n')).toHaveLength(1)
+      expect(r.stderr).toMatch(
+        /engine\.backbone: .* was trained from another backbone \(tokenizer \w{12}\) .*; name the folder/,
+      )
     }
   })
 })

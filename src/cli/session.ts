@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type AgentFormat, nanoFormat } from '../agent/index.ts'
-import { ConfigError, remember, type TaskRef } from '../core/index.ts'
+import { ConfigError, contentHash, remember, type TaskRef } from '../core/index.ts'
 import { type Engine, type OnnxEngine, type OnnxSampler, openOnnxEngine, type Sampler } from '../engine/index.ts'
 import { NanoCodec } from '../engine/text/index.ts'
 import type { Executor } from '../executors/index.ts'
@@ -18,6 +18,7 @@ import {
 } from '../judge/index.ts'
 import { loadTask, overview, preparedIds, slotNames, type Task } from '../tasks/index.ts'
 import type { RunConfig } from '../train/index.ts'
+import type { Origin } from './origin.ts'
 import { backboneDir } from './paths.ts'
 
 /** Tokens of an action and an observation in the embedded agent's format. */
@@ -74,6 +75,8 @@ export class TaskPool {
 export interface OpenEngine extends AsyncDisposable {
   readonly engine: Engine
   readonly frozen: Sampler
+  /** What a run that is trained with it belongs to. */
+  readonly origin: Origin
   format(pool: TaskPool): AgentFormat
   /** The world model that goes with it. */
   predictor(config: RunConfig, pool: TaskPool, checkSyntax: Executor['checkSyntax']): Predictor
@@ -104,13 +107,19 @@ export async function openNano(
       `${weights} does not exist`,
       'run: npm run pretrain, or point engine.backbone at a folder that has it',
     )
-  const codec = NanoCodec.load(join(dir, 'tokenizer.json'))
+  const tokenizer = join(dir, 'tokenizer.json')
+  const codec = NanoCodec.load(tokenizer)
   const engine = await openOnnxEngine({ backbone: weights, checkpointDir: opts.checkpointDir, threads: opts.threads })
   const frozen = await engine.frozen(signal)
   return {
     engine,
     frozen,
     codec,
+    origin: {
+      where: dir,
+      tokenizer: contentHash('tokenizer/1', readFileSync(tokenizer)),
+      weights: frozen.version,
+    },
     format: (pool) => nanoFormat(codec, pool.brief, NANO_LIMITS),
     predictor: (config, pool, checkSyntax) =>
       new NanoPredictor({

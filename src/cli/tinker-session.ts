@@ -83,6 +83,8 @@ export async function openTinker(
     engine,
     frozen,
     dialogue,
+    // Not the weights: a server names its model by a path or a name, which may change while the model does not.
+    origin: { where: tokenizerDir, tokenizer: directory.hash, template: directory.template.hash },
     format: (pool) => agentFormat(config, dialogue, pool),
     predictor(c, pool, checkSyntax) {
       const made = worldModel(c, dialogue, frozen, pool, checkSyntax)

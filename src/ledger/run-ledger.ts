@@ -271,6 +271,16 @@ export class RunLedger implements VerdictStore {
       shadow: r.shadow === null ? undefined : parse(r.shadow),
     }))
   }
+  /** Versions of the world models that predicted in this run: one, unless it was gone on with from another backbone. */
+  worldModels(): string[] {
+    return this.db
+      .all(
+        `SELECT DISTINCT json_extract(v, '$.model') AS model FROM
+         (SELECT verdict AS v FROM attempts UNION ALL SELECT shadow FROM attempts WHERE shadow IS NOT NULL)
+         WHERE json_extract(v, '$.model') IS NOT NULL ORDER BY model`,
+      )
+      .map((r) => r.model as string)
+  }
   coefficients(step: number): {
     group: number
     trajectory: number

@@ -7,10 +7,18 @@ import type { Sampler } from '../../engine/index.ts'
 import type { Judge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { type EvaluationSummary, showInterval, summarise } from '../../report/index.ts'
-import { type EvaluatedTurn, evaluate, givenBack, openNewest, type RunConfig } from '../../train/index.ts'
+import {
+  type EvaluatedTurn,
+  evaluate,
+  givenBack,
+  openNewest,
+  type RunConfig,
+  type SavedRun,
+} from '../../train/index.ts'
 import { pace, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { openEngine } from '../open-engine.ts'
+import { sameOrigin } from '../origin.ts'
 import { savedRuns } from '../run-record.ts'
 import { needRun, openRuntime, type Runtime } from '../runtime.ts'
 import { makeJudges, type OpenEngine } from '../session.ts'
@@ -126,9 +134,7 @@ export async function withAgent<T>(
   checkpoint?: string,
 ): Promise<T> {
   if (runDir === undefined) return f(nano.frozen)
-  const ledger = RunLedger.openReadOnly(needRun(runDir))
-  const all = savedRuns(ledger, runDir)
-  ledger.close()
+  const all = savedIn(nano, runDir, log ?? (() => {}))
   const saved = checkpoint ? all.filter((s) => basename(s.checkpoint.location) === checkpoint) : all
   if (saved.length === 0)
     throw checkpoint
@@ -138,6 +144,17 @@ export async function withAgent<T>(
   await using _open = givenBack(opened.model, log)
   await using sampler = await opened.model.snapshot(signal)
   return await f(sampler)
+}
+
+/** A run's checkpoints, newest first. @throws ConfigError where they belong to another backbone than the one that is open */
+function savedIn(nano: OpenEngine, runDir: string, log: (line: string) => void): SavedRun[] {
+  const ledger = RunLedger.openReadOnly(needRun(runDir))
+  try {
+    sameOrigin(ledger, runDir, nano.origin, log)
+    return savedRuns(ledger, runDir)
+  } finally {
+    ledger.close()
+  }
 }
 
 export async function evaluateOn(

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { ConfigError } from '../../core/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { type Fidelity, fidelity } from '../../report/index.ts'
 import { run } from '../command.ts'
@@ -18,10 +19,20 @@ export function fidelityCommand(program: Command): void {
     )
 }
 
-/** Every attempt of a run that has a shadow prediction beside its execution. */
+/**
+ * Every attempt of a run that has a shadow prediction beside its execution.
+ * @throws ConfigError where several world models made them: one figure over both would be of neither
+ */
 export function fidelityOf(dir: string): Fidelity {
   const ledger = RunLedger.openReadOnly(needRun(dir))
   try {
+    const models = ledger.worldModels()
+    if (models.length > 1)
+      throw new ConfigError(
+        'run',
+        `${dir} holds predictions of ${models.length} backbones (${models.map((m) => m.slice(0, 12)).join(', ')})`,
+        'an earlier version went on with it from another backbone; train anew',
+      )
     const task = new Map(ledger.groups().map((g) => [`${g.step}/${g.group}`, g.task]))
     return fidelity(
       ledger.attempts().flatMap((a) =>

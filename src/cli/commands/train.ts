@@ -21,6 +21,7 @@ import { type CommandContext, Failed, Interrupted, type Out, run } from '../comm
 import { loadConfig } from '../config-file.ts'
 import { expectedCost } from '../expected-cost.ts'
 import { openEngine } from '../open-engine.ts'
+import { keepOrigin } from '../origin.ts'
 import { runsDir } from '../paths.ts'
 import { checkpointDir, runRecord, savedConfig, sweepCheckpoints } from '../run-record.ts'
 import { lockRun, makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
@@ -138,7 +139,8 @@ export async function runTraining(
   const resolved: RunConfig = { ...config, method: methodOf(config) }
   const ledger = RunLedger.open(join(dir, 'run.db'))
   try {
-    writeWhole(configFile(dir), stringify(resolved))
+    // A run that goes on keeps its own until it is known that it can.
+    if (!existsSync(configFile(dir))) writeWhole(configFile(dir), stringify(resolved))
     sweepCheckpoints(ledger, dir)
     if (o.runtime) return await trainWith(ctx, resolved, dir, ledger, o.runtime, o)
     await using rt = await openRuntime({ cache: config.executor.cache, workers: config.executor.workers })
@@ -170,6 +172,8 @@ async function trainWith(
   o: TrainingOptions,
 ): Promise<TrainingReport> {
   await using nano = await openEngine(out, config, checkpointDir(dir), signal)
+  keepOrigin(ledger, dir, nano.origin, (line) => out.log(line))
+  writeWhole(configFile(dir), stringify(config))
   const { suite, split, only, little } = config.tasks
   const tasks = [
     ...(await rt.pool.select(suite, split, only)),
