@@ -27,6 +27,11 @@ describe('a wrong value: the key, the value, what is possible', () => {
     ['train.stepz=3', /^train\.stepz: is no configuration key; did you mean train\.steps\?/],
     ['train=3', /^train: 3 is not possible/],
   ])('%s', (s, said) => expect(refused(() => set(s))).toMatch(said))
+  test.each([
+    ['.05', 0.05],
+    ['1.', 1],
+    ['5e-3', 0.005],
+  ])('a number as people write it: %s', (text, value) => expect(set(`train.kl=${text}`).train.kl).toBe(value))
   test('a learning rate of 0 is possible: nothing is learned, everything is measured', () =>
     expect(set('train.learningRate=0').train.learningRate).toBe(0))
 })

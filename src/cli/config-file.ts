@@ -62,8 +62,9 @@ function readFile(path: string): Tree {
   }
 }
 
-/** A value from a shell: JSON where it is JSON, else text. */
+/** A value from a shell: JSON where it is JSON, numbers also as people write them (.05, 1.), all else text. */
 function literal(v: string): unknown {
+  if (/^[+-]?((0|[1-9]\d*)\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(v)) return Number(v)
   try {
     return JSON.parse(v)
   } catch {
