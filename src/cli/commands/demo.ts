@@ -373,23 +373,26 @@ function evaluated(turns: Awaited<ReturnType<typeof evaluateOn>>): Evaluated {
   return { score: s.score.mean ?? 0, valid: s.valid ?? 0, percentile: s.percentile ?? 0, byTask: s.byTask }
 }
 
+interface Fixed {
+  readonly name: string
+  readonly score: number
+  readonly percentile: number
+  readonly byTask: readonly { readonly task: string; readonly score: number | null }[]
+  readonly turns: readonly JudgedTurn[]
+  readonly rows: readonly RecordedRow[]
+}
+
+/** The fixed programs on the held-out tasks, one attempt a task, judged at both scopes from one execution. */
 async function fixedRows(
   rt: Runtime,
   nano: NanoEngine,
   config: RunConfig,
   count: (e: { cached: boolean; cpuS: number }) => void,
   signal: AbortSignal,
-): Promise<{ name: string; score: number; percentile: number; rows: RecordedRow[] }[]> {
+): Promise<Fixed[]> {
   const refs = await rt.pool.select('builtin', 'heldout')
-  const { executed } = makeJudges({
-    config,
-    pool: rt.pool,
-    executor: rt.executor,
-    grader: rt.grader,
-    nano,
-    keyWithRung: false,
-    onExecution: count,
-  })
+  const { pool, executor, grader } = rt
+  const { executed } = makeJudges({ config, pool, executor, grader, nano, keyWithRung: false, onExecution: count })
   const rows = []
   for (const f of FIXED) {
     const attempts = await Promise.all(
@@ -403,23 +406,43 @@ async function fixedRows(
         }),
       ),
     )
-    const verdicts = await Promise.all(executed.judge(attempts, signal))
-    const s = summarise(
-      verdicts.map((v, i): JudgedTurn => ({ task: refs[i]!.id, sample: 0, turn: 0, feedback: v, final: v })),
+    const final = await Promise.all(executed.judge(attempts, signal))
+    const feedback = await Promise.all(
+      executed.judge(
+        attempts.map((a) => ({ ...a, scope: 'feedback' as const })),
+        signal,
+      ),
     )
+    const turns = final.map(
+      (v, i): JudgedTurn => ({ task: refs[i]!.id, sample: 0, turn: 0, feedback: feedback[i]!, final: v }),
+    )
+    const s = summarise(turns)
     rows.push({
       name: f.name,
       score: s.score.mean ?? 0,
       percentile: s.percentile ?? 0,
-      rows: attempts.map((a, i) => ({ task: a.task, code: a.action.code!, verdict: verdicts[i]! })),
+      byTask: s.byTask,
+      turns,
+      rows: attempts.map((a, i) => ({ task: a.task, code: a.action.code!, verdict: final[i]! })),
     })
   }
   return rows
 }
 
+/**
+ * An agent with several turns tries several programs and keeps the one that feedback favours; a single fixed program does
+ * not. Beside it stand so many of the fixed ones, the best on these very tasks, with the same choice by feedback.
+ */
+function fixedTogether(fixed: readonly Fixed[], turns: number): { names: string[]; score: number } | undefined {
+  if (turns < 2) return undefined
+  const best = [...fixed].sort((a, b) => b.score - a.score).slice(0, turns)
+  const all = best.flatMap((f, turn) => f.turns.map((t) => ({ ...t, turn })))
+  return { names: best.map((f) => f.name), score: summarise(all).score.mean ?? 0 }
+}
+
 function present(o: {
   results: readonly SeedResult[]
-  fixed: readonly { name: string; score: number; percentile: number }[]
+  fixed: readonly Fixed[]
   sandbox: { cpuS: number; executions: number }
   cpuS: number
   wallS: number
@@ -459,6 +482,14 @@ function present(o: {
   const before = over((s) => s.before.score)
   const after = over((s) => s.after.score)
   const bestFixed = [...fixed].sort((a, b) => b.score - a.score)[0]!
+  // Over tasks, since a fixed program has no seeds.
+  const toFixed = meanInterval(
+    bestFixed.byTask.flatMap(({ task, score }) => {
+      const mine = r.flatMap((s) => s.after.byTask.find((t) => t.task === task)?.score ?? [])
+      return score === null || mine.length === 0 ? [] : [mean(mine) - score]
+    }),
+  )
+  const together = fixedTogether(fixed, train.turns)
   const json = {
     seeds: r.map((s) => s.seed),
     run: r[0]!.run,
@@ -467,6 +498,8 @@ function present(o: {
     valid: { before: mean(r.map((s) => s.before.valid)), after: mean(r.map((s) => s.after.valid)) },
     percentile: { before: mean(r.map((s) => s.before.percentile)), after: mean(r.map((s) => s.after.percentile)) },
     fixed: fixed.map(({ name, score, percentile }) => ({ name, score, percentile })),
+    toBestFixed: { name: bestFixed.name, difference: toFixed, verdict: verdictOf(toFixed) },
+    ...(together ? { fixedTogether: together } : {}),
     executions,
     attemptsExecuted,
     predictions: sum((s) => s.training.totals.predictions),
@@ -495,7 +528,10 @@ function present(o: {
     ...fixed.map(
       (f) => `  fixed ${f.name.padEnd(9)} score ${f.score.toFixed(3)}  percentile ${f.percentile.toFixed(3)}`,
     ),
-    `the agent ends ${after.mean! - bestFixed.score >= 0 ? 'above' : 'below'} the best fixed program (${bestFixed.name}) by ${Math.abs(after.mean! - bestFixed.score).toFixed(3)}`,
+    ...(together
+      ? [`  fixed ${together.names.join(' and ')}, feedback chooses: score ${together.score.toFixed(3)}`]
+      : []),
+    `the agent minus the best fixed program (${bestFixed.name}) ${showInterval(toFixed)} (over tasks): ${verdictOf(toFixed)}`,
     ...(controls.length
       ? [
           `anchors alone at the same executions ${showInterval(json.anchorsOnly!.score)}; difference ${showInterval(difference)}: ${verdictOf(difference)}`,
