@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { ConfigError } from '../core/index.ts'
+import { METHOD_MODES } from '../method/index.ts'
+import { methodOf } from '../train/index.ts'
 import { configReference, loadConfig } from './config-file.ts'
 
 const refused = (f: () => unknown): string => {
@@ -86,4 +88,39 @@ describe('the environment', () => {
     expect(env({ WMRL_HOME: '/x', WMRL_PYTHON: 'p', WMRL_SKYRL_URL: 'u', HOME: '/root', WMRL_DEBUG: '1' }).seed).toBe(
       0,
     ))
+})
+
+describe('what the mode decides', () => {
+  const decided = (...s: string[]) => {
+    const { train: t, prediction: p } = set(...s)
+    return [t.groups, t.groupSize, t.turns, t.learningRate, t.kl, t.entropy, p.score]
+  }
+  test.each(METHOD_MODES)('%s: resolved when parsed, the paper’s numbers in its mode alone', (mode) =>
+    expect(decided(`method.mode=${mode}`)).toEqual(
+      mode === 'paper' ? [8, 8, 4, 1e-6, 0.04, 0.002, 'sample'] : [8, 8, 2, 3e-4, 0, 0, 'expected'],
+    ),
+  )
+  test('what is set stays, 0 too; what was stored is read back as it was, in whatever mode', () => {
+    expect(decided('method.mode=paper', 'train.kl=0', 'train.turns=1', 'prediction.score=mean')).toEqual([
+      8,
+      8,
+      1,
+      1e-6,
+      0,
+      0.002,
+      'mean',
+    ])
+    for (const mode of METHOD_MODES) {
+      const c = set(`method.mode=${mode}`)
+      const stored = { ...c, method: methodOf(c) }
+      expect(loadConfig({ base: JSON.parse(JSON.stringify(stored)) })).toEqual(stored)
+    }
+  })
+  test('the reference names both', () => {
+    const of = (key: string) => configReference().find((r) => r.key === key)
+    expect(of('train.learningRate')).toMatchObject({ default: 3e-4, inMode: { paper: 1e-6 } })
+    expect(of('method.anchors.share')).toMatchObject({ default: 0.125, inMode: { paper: 0.1, 'executed-only': 1 } })
+    expect(of('train.groups')).not.toHaveProperty('inMode')
+    expect(of('method.mode')).toMatchObject({ default: 'recommended' })
+  })
 })

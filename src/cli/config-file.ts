@@ -3,7 +3,8 @@ import { parse as parseToml } from 'smol-toml'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { ConfigError, messageOf } from '../core/index.ts'
-import { type RunConfig, runConfig } from '../train/index.ts'
+import { METHOD_MODES, type MethodMode } from '../method/index.ts'
+import { methodOf, type RunConfig, runConfig } from '../train/index.ts'
 
 type Tree = Record<string, unknown>
 
@@ -115,9 +116,25 @@ function issueError(issue: z.core.$ZodIssue, tree: Tree): ConfigError {
   return new ConfigError(path || 'configuration', `${shown} is not possible: ${issue.message}`)
 }
 
-/** Every leaf key with its description and default, from the schema. */
-export function configReference(): { key: string; type: string; default?: unknown; description?: string }[] {
-  const out: { key: string; type: string; default?: unknown; description?: string }[] = []
+export interface ConfigKey {
+  readonly key: string
+  readonly type: string
+  /** In mode recommended, where the mode decides. */
+  readonly default?: unknown
+  /** In the modes that differ from it. */
+  readonly inMode?: Readonly<Partial<Record<MethodMode, unknown>>>
+  readonly description?: string
+}
+
+/** Every leaf key with its description and default: the schema's, else what is filled in for the mode. */
+export function configReference(): ConfigKey[] {
+  const byMode = METHOD_MODES.map((mode) => {
+    const c = runConfig.parse({ method: { mode } })
+    return [mode, { ...c, method: methodOf(c) } as Tree] as const
+  })
+  const at = (tree: Tree, path: readonly string[]): unknown =>
+    path.reduce<unknown>((t, k) => (t as Tree | undefined)?.[k], tree)
+  const out: ConfigKey[] = []
   const visit = (node: Tree, path: string[]): void => {
     const props = node.properties as Record<string, Tree> | undefined
     if (props) {
@@ -125,10 +142,18 @@ export function configReference(): { key: string; type: string; default?: unknow
       return
     }
     const type = Array.isArray(node.enum) ? node.enum.join(' | ') : String(node.type ?? 'any')
+    const recommended = at(byMode.find(([m]) => m === 'recommended')![1], path)
+    const usual = node.default ?? recommended
+    const inMode = Object.fromEntries(
+      path.join('.') === 'method.mode'
+        ? []
+        : byMode.flatMap(([m, tree]) => (at(tree, path) === recommended ? [] : [[m, at(tree, path)]])),
+    )
     out.push({
       key: path.join('.'),
       type,
-      ...(node.default === undefined ? {} : { default: node.default }),
+      ...(usual === undefined ? {} : { default: usual }),
+      ...(Object.keys(inMode).length === 0 ? {} : { inMode }),
       ...(node.description ? { description: String(node.description) } : {}),
     })
   }

@@ -1,11 +1,12 @@
-import type { AdvantageKind } from './advantages.ts'
+import { type AdvantageKind, GROUP_CONSTANTS, type GroupConstants } from './advantages.ts'
 import type { FitOptions } from './calibration.ts'
+import { RELIABILITY_BETA } from './reliability.ts'
 
 export const METHOD_MODES = ['paper', 'recommended', 'anchors-only', 'predicted-only', 'executed-only'] as const
 export type MethodMode = (typeof METHOD_MODES)[number]
 
 /** Every constant of the correction. `defaultsOf(mode)` gives the values that the paper or method.md section 3 names. */
-export interface MethodConfig {
+export interface MethodConfig extends GroupConstants {
   readonly mode: MethodMode
   readonly advantage: AdvantageKind
   readonly anchors: { readonly share: number }
@@ -34,12 +35,20 @@ export interface MethodConfig {
   readonly alarms: {
     readonly reliability: number
     readonly reliabilitySteps: number
+    /** What the running sums behind the reliability keep of themselves an anchor group. */
+    readonly reliabilityBeta: number
     readonly noAnchorSteps: number
     readonly tieShare: number
   }
 }
 
-const ALARMS = { reliability: 0.08, reliabilitySteps: 10, noAnchorSteps: 5, tieShare: 0.3 } as const
+const ALARMS = {
+  reliability: 0.08,
+  reliabilitySteps: 10,
+  reliabilityBeta: RELIABILITY_BETA,
+  noAnchorSteps: 5,
+  tieShare: 0.3,
+} as const
 const NO_CALIBRATION = {
   kind: 'identity',
   bins: 10,
@@ -57,6 +66,7 @@ export function defaultsOf(mode: MethodMode): MethodConfig {
     case 'paper':
       return {
         mode,
+        ...GROUP_CONSTANTS,
         advantage: 'std',
         anchors: { share: 0.1 },
         calibration: {
@@ -76,6 +86,7 @@ export function defaultsOf(mode: MethodMode): MethodConfig {
     case 'recommended':
       return {
         mode,
+        ...GROUP_CONSTANTS,
         advantage: 'center',
         anchors: { share: 0.125 },
         calibration: {
@@ -95,6 +106,7 @@ export function defaultsOf(mode: MethodMode): MethodConfig {
     case 'anchors-only':
       return {
         mode,
+        ...GROUP_CONSTANTS,
         advantage: 'center',
         anchors: { share: 0.125 },
         calibration: NO_CALIBRATION,
@@ -105,6 +117,7 @@ export function defaultsOf(mode: MethodMode): MethodConfig {
     case 'predicted-only':
       return {
         mode,
+        ...GROUP_CONSTANTS,
         advantage: 'center',
         anchors: { share: 0 },
         calibration: NO_CALIBRATION,
@@ -115,6 +128,7 @@ export function defaultsOf(mode: MethodMode): MethodConfig {
     case 'executed-only':
       return {
         mode,
+        ...GROUP_CONSTANTS,
         advantage: 'center',
         anchors: { share: 1 },
         calibration: NO_CALIBRATION,

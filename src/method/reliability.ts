@@ -5,6 +5,8 @@ export interface ReliabilityState {
   readonly sfr: number
   readonly groups: number
 }
+/** What the sums keep of themselves an anchor group: a memory of about 20 groups. */
+export const RELIABILITY_BETA = 0.95
 export const NO_RELIABILITY: ReliabilityState = { sff: 0, srr: 0, sfr: 0, groups: 0 }
 
 /** Centred sums of one group over members with both scores. */
@@ -32,7 +34,7 @@ export function pushReliability(
   s: ReliabilityState,
   f: readonly (number | null)[],
   r: readonly (number | null)[],
-  beta = 0.95,
+  beta = RELIABILITY_BETA,
 ): ReliabilityState {
   const g = centredSums(f, r)
   if (g.n < 2) return s

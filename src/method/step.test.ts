@@ -47,6 +47,28 @@ test('every mode gives finite advantages that sum to 0 within a group, the same 
   }
 })
 
+test('the constants of a group’s arithmetic are the configuration’s', () => {
+  const groups: GroupEvidence[] = [{ anchor: false, predicted: [0.2, 0.3, 0.4] }]
+  const of1 = (change: Partial<MethodConfig>): StepResult =>
+    correct(of('predicted-only', { advantage: 'std', ...change }), INITIAL_STATE, groups)
+  const std = Math.sqrt(0.02 / 3)
+  expect(of1({}).groups[0]!.advantages![2]).toBeCloseTo(0.1 / (std + 1e-4), 12)
+  expect(of1({ stdEpsilon: 0.5 }).groups[0]!.advantages![2]).toBeCloseTo(0.1 / (std + 0.5), 12)
+  expect(of1({}).groups[0]!.tied).toBe(false)
+  expect(of1({ tie: 0.3 }).groups[0]).toMatchObject({ tied: true, advantages: [0, 0, 0] })
+  // Two anchors, the first in order, the second inverted: how much of the first is kept, the key says.
+  const anchors = [
+    [0.1, 0.5, 0.9],
+    [0.9, 0.5, 0.1],
+  ].map((executed): GroupEvidence => ({ anchor: true, predicted: [0.1, 0.5, 0.9], executed }))
+  const kept = (reliabilityBeta: number): number =>
+    correct(of('recommended', { alarms: { ...of('recommended').alarms, reliabilityBeta } }), INITIAL_STATE, anchors)
+      .signedR2
+  expect(kept(1)).toBeCloseTo(1, 12)
+  expect(kept(0)).toBeCloseTo(-1, 12)
+  expect(kept(0.95)).toBeCloseTo(0.9 ** 2, 12)
+})
+
 describe('the recommended mode', () => {
   const identity = of('recommended', { calibration: { ...defaultsOf('recommended').calibration, kind: 'identity' } })
   test('identity calibration is no correction, bit for bit, and a fitted map is not', () => {

@@ -94,8 +94,13 @@ export function correct(config: MethodConfig, state: MethodState, groups: readon
       }
     const advantages = advantagesOf(config, g, corrected, { groups: divisor, anchors, rho })
     const source = g.anchor && g.executed && !usesLambda(config) ? g.executed : corrected
-    const tied = groupStats(source).tied
-    return { corrected, advantages, tied, plateau: tied && source === corrected && !groupStats(g.predicted).tied }
+    const tied = groupStats(source, config).tied
+    return {
+      corrected,
+      advantages,
+      tied,
+      plateau: tied && source === corrected && !groupStats(g.predicted, config).tied,
+    }
   })
   return {
     groups: results,
@@ -161,6 +166,7 @@ function observe(
       reliability,
       g.predicted.map((v) => (v === null ? null : applyMap(before, v))),
       g.executed,
+      config.alarms.reliabilityBeta,
     )
   }
   const low = reliability.groups > 0 && signedR2(reliability) < config.alarms.reliability
@@ -182,31 +188,33 @@ function advantagesOf(
   const real = g.anchor && g.executed ? g.executed : undefined
   switch (config.mode) {
     case 'recommended': {
-      const bulk = groupAdvantages(corrected, config.advantage)
+      const bulk = groupAdvantages(corrected, config.advantage, config)
       if (!bulk || !real) return bulk
       const members = real.map((r, i) => r !== null && corrected[i] !== null)
       const e = groupAdvantages(
         real.map((r, i) => (members[i] ? r : null)),
         config.advantage,
+        config,
       )
       const w = groupAdvantages(
         corrected.map((r, i) => (members[i] ? r : null)),
         config.advantage,
+        config,
       )
       return e && w ? correctedAdvantages(bulk, w, e, config.lambda, n.groups, n.anchors) : bulk
     }
     case 'anchors-only':
       // The map is 0, so A_W = 0; each anchor carries B/n, which cancels against the divisor of sampled groups.
       return real
-        ? scaled(groupAdvantages(real, config.advantage), (config.lambda * n.groups) / Math.max(1, n.anchors))
+        ? scaled(groupAdvantages(real, config.advantage, config), (config.lambda * n.groups) / Math.max(1, n.anchors))
         : undefined
     case 'paper': {
       const factors = fusionFactors(n.rho, n.anchors, n.groups - n.anchors)
       const own = config.weights.kind === 'release' ? { anchor: n.rho, predicted: 1 } : factors
-      return scaled(groupAdvantages(real ?? corrected, config.advantage), real ? own.anchor : own.predicted)
+      return scaled(groupAdvantages(real ?? corrected, config.advantage, config), real ? own.anchor : own.predicted)
     }
     default:
-      return groupAdvantages(real ?? corrected, config.advantage)
+      return groupAdvantages(real ?? corrected, config.advantage, config)
   }
 }
 

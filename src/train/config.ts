@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { LIMIT_PROFILES, PREDICTION_SCORES } from '../judge/index.ts'
-import { defaultsOf, METHOD_MODES, type MethodConfig } from '../method/index.ts'
+import { defaultsOf, METHOD_MODES, type MethodConfig, type MethodMode } from '../method/index.ts'
 
 const unit = z.number().min(0).max(1)
 const positive = z.number().int().min(1)
@@ -15,6 +15,12 @@ const method = z
       .enum(['std', 'center', 'leave_one_out'])
       .optional()
       .describe('how rewards of a group become advantages; the mode decides by default'),
+    stdEpsilon: z.number().positive().optional().describe('advantage std: added to a group’s standard deviation'),
+    tie: z
+      .number()
+      .min(0)
+      .optional()
+      .describe('a group whose rewards span less than this is tied: nothing to learn from'),
     anchors: z
       .strictObject({ share: unit.optional().describe('share of groups that are really executed') })
       .prefault({}),
@@ -43,6 +49,7 @@ const method = z
       .strictObject({
         reliability: z.number().optional(),
         reliabilitySteps: positive.optional(),
+        reliabilityBeta: unit.optional().describe('what the sums behind the reliability keep an anchor group'),
         noAnchorSteps: positive.optional(),
         tieShare: unit.optional(),
       })
@@ -50,8 +57,27 @@ const method = z
   })
   .prefault({})
 
-/** The whole configuration; unknown keys are errors. `wmrl config` prints it with these words. */
-export const runConfig = z.strictObject({
+/** What the mode decides beyond the correction. Whatever the paper says is the default of its mode; the others agree. */
+export interface TrainingDefaults {
+  readonly train: {
+    readonly turns: number
+    readonly learningRate: number
+    readonly kl: number
+    readonly entropy: number
+  }
+  readonly prediction: { readonly score: (typeof PREDICTION_SCORES)[number] }
+}
+
+/**
+ * The paper's groups, group size and budgets of tokens are every mode's. Its limits a program (600 s, 64 GB, 6 cores) are not
+ * its mode's default but the profile `executor.limits: paper`: they belong to the tasks and the machine.
+ */
+export const trainingDefaultsOf = (mode: MethodMode): TrainingDefaults =>
+  mode === 'paper'
+    ? { train: { turns: 4, learningRate: 1e-6, kl: 0.04, entropy: 0.002 }, prediction: { score: 'sample' } }
+    : { train: { turns: 2, learningRate: 3e-4, kl: 0, entropy: 0 }, prediction: { score: 'expected' } }
+
+const schema = z.strictObject({
   seed: z.number().int().min(0).default(0).describe('seed of every draw of the run'),
   engine: z
     .strictObject({
@@ -118,8 +144,12 @@ export const runConfig = z.strictObject({
       steps: z.number().int().min(0).default(40),
       groups: positive.default(8),
       groupSize: z.number().int().min(2).default(8),
-      turns: positive.default(2),
-      learningRate: z.number().min(0).default(3e-4),
+      turns: positive.optional().describe('attempts a trajectory; the mode decides by default'),
+      learningRate: z
+        .number()
+        .min(0)
+        .optional()
+        .describe('of AdamW; the mode decides by default (the paper’s is for all weights of a model of 4B or 9B)'),
       decay: z
         .enum(['none', 'linear'])
         .default('none')
@@ -135,8 +165,12 @@ export const runConfig = z.strictObject({
         ),
       clipLow: z.number().positive().default(0.2),
       clipHigh: z.number().positive().default(0.28),
-      kl: z.number().min(0).default(0).describe('weight of the divergence from the frozen backbone (k3)'),
-      entropy: z.number().min(0).default(0).describe('bonus on the exact token entropy'),
+      kl: z
+        .number()
+        .min(0)
+        .optional()
+        .describe('weight of the divergence from the frozen backbone (k3); the mode decides by default'),
+      entropy: z.number().min(0).optional().describe('bonus on the exact token entropy; the mode decides by default'),
       gradClip: z.number().positive().default(1),
       actionTokens: positive.default(4096).describe('tinker: most tokens of one turn'),
       observationTokens: positive.default(1024).describe('tinker: most tokens of one observation'),
@@ -166,7 +200,7 @@ export const runConfig = z.strictObject({
   method,
   prediction: z
     .strictObject({
-      score: z.enum(PREDICTION_SCORES).default('expected').describe('how a belief becomes a score'),
+      score: z.enum(PREDICTION_SCORES).optional().describe('how a belief becomes a score; the mode decides by default'),
       draws: positive.default(8).describe('draws of prediction.score mean'),
       control: z.enum(['none', 'shuffle', 'oracle']).default('none'),
       by: z
@@ -190,9 +224,34 @@ export const runConfig = z.strictObject({
   alarm: z
     .strictObject({
       unscorableShare: unit.default(0.25).describe('share of unscorable trajectories at which a run stops'),
-      anchorFloor: unit.default(0.5).describe('least realised share of the wanted anchors, over ten steps'),
+      anchorFloor: unit.default(0.5).describe('least realised share of the wanted anchors, over alarm.anchorSteps'),
+      anchorSteps: positive.default(10).describe('steps that alarm.anchorFloor looks back on'),
+      divergence: z
+        .number()
+        .positive()
+        .default(0.02)
+        .describe('nats a token between sampler and trainer before the update, above which a step’s line has an alarm'),
     })
     .prefault({}),
+})
+
+/**
+ * The whole configuration; unknown keys are errors. `wmrl config` prints it with these words. What the mode decides is filled
+ * in when it is parsed: nothing below looks a default up, and what is stored holds the numbers.
+ */
+export const runConfig = schema.transform((c) => {
+  const d = trainingDefaultsOf(c.method.mode)
+  return {
+    ...c,
+    train: {
+      ...c.train,
+      turns: c.train.turns ?? d.train.turns,
+      learningRate: c.train.learningRate ?? d.train.learningRate,
+      kl: c.train.kl ?? d.train.kl,
+      entropy: c.train.entropy ?? d.train.entropy,
+    },
+    prediction: { ...c.prediction, score: c.prediction.score ?? d.prediction.score },
+  }
 })
 export type RunConfig = z.infer<typeof runConfig>
 
@@ -203,6 +262,8 @@ export function methodOf(c: RunConfig): MethodConfig {
     ({ ...base, ...Object.fromEntries(Object.entries(set).filter(([, v]) => v !== undefined)) }) as T
   return {
     mode: d.mode,
+    stdEpsilon: c.method.stdEpsilon ?? d.stdEpsilon,
+    tie: c.method.tie ?? d.tie,
     advantage: c.method.advantage ?? d.advantage,
     anchors: over(d.anchors, c.method.anchors),
     calibration: over(d.calibration, c.method.calibration),

@@ -399,10 +399,17 @@ async function oneStep(
     step,
     method: o.result.state,
     totals,
-    anchorHistory: [...state.anchorHistory, [wanted, realised] as const].slice(-10),
+    anchorHistory: [...state.anchorHistory, [wanted, realised] as const].slice(-config.alarm.anchorSteps),
   }
   const metrics = {
-    ...metricsOf(o, u, step, { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 }, dev?.score),
+    ...metricsOf(
+      o,
+      u,
+      step,
+      { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 },
+      dev?.score,
+      config.alarm.divergence,
+    ),
     ...(rolled ? { staleness: rolled.staleness } : {}),
   }
   d.record.commitStep(metrics, o)
@@ -498,15 +505,14 @@ const std = (x: readonly number[]): number => {
 }
 const known = (r: readonly (number | null)[]): number[] => r.filter((v): v is number => v !== null)
 
-/** Mean gap between sampler and trainer at which a step says so: above it their distributions are not the same. */
-const DIVERGENCE = 0.02
-
 function metricsOf(
   o: StepOutcome,
   u: UpdateReport,
   step: number,
   seconds: StepMetrics['seconds'],
   dev: number | null | undefined,
+  /** Gap between sampler and trainer above which their distributions are not the same. */
+  divergence: number,
 ): StepMetrics {
   const used = o.evidence.map((e, g) => known(e.executed ?? o.result.groups[g]!.corrected))
   const full = used.filter((r) => r.length > 0)
@@ -540,7 +546,7 @@ function metricsOf(
     klSampleTrain: gaps,
     alarms: [
       ...o.result.alarms,
-      ...(gaps !== null && Math.abs(gaps) > DIVERGENCE
+      ...(gaps !== null && Math.abs(gaps) > divergence
         ? [`sampler and trainer differ by ${gaps.toFixed(3)} nats a token`]
         : []),
     ],

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { run } from '../command.ts'
-import { configReference, configSchema } from '../config-file.ts'
+import { type ConfigKey, configReference, configSchema } from '../config-file.ts'
 
 export function configCommand(program: Command): void {
   program
@@ -19,10 +19,21 @@ export function configCommand(program: Command): void {
           rows
             .map(
               (r) =>
-                `${r.key.padEnd(34)} ${r.type.padEnd(10)} ${r.default === undefined ? '' : `= ${JSON.stringify(r.default)}`}${r.description ? `   ${r.description}` : ''}`,
+                `${r.key.padEnd(34)} ${r.type.padEnd(10)} ${defaults(r)}${r.description ? `   ${r.description}` : ''}`,
             )
             .join('\n'),
         )
       }),
     )
 }
+
+/** `= 0.0003 (paper 0.000001)` */
+function defaults(r: ConfigKey): string {
+  const modes = Object.entries(r.inMode ?? {}).map(([m, v]) => `${m} ${shown(v)}`)
+  if (r.default === undefined) return ''
+  return `= ${shown(r.default)}${modes.length > 0 ? ` (${modes.join(', ')})` : ''}`
+}
+
+/** Small numbers as 1e-6, the form that a file takes too. */
+const shown = (v: unknown): string =>
+  typeof v === 'number' && v !== 0 && Math.abs(v) < 1e-3 ? v.toExponential() : JSON.stringify(v)
