@@ -22,6 +22,7 @@ import {
   rewardOf,
   type TaskRef,
   type Verdict,
+  waits,
 } from '../core/index.ts'
 import { openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
@@ -341,6 +342,32 @@ describe('what is counted over a resume', () => {
       config: { train: { ...config.train, steps: 9 }, budget: { wallS: on.totals.wallS } },
     })
     expect(out).toMatchObject({ steps: 3, stoppedBy: 'wallS' })
+  }, 120_000)
+})
+
+describe('a step’s line', () => {
+  it('tells how long the event loop was blocked, and a wait over its ceiling what else is pending (failures row 31)', async () => {
+    const run = join(dir, 'blocked')
+    const log: string[] = []
+    let stuck: Promise<void> | undefined
+    const onStep = (m: StepMetrics): void => {
+      if (m.step !== 1) return
+      stuck = waits.during('a stuck thing', 1, () => new Promise((r) => setTimeout(r, 2_000)))
+      const until = performance.now() + 1_500
+      while (performance.now() < until);
+    }
+    await train(run, 2, { log, deps: { onStep } })
+    const lags = readFileSync(join(run, 'metrics.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .map((l) => (JSON.parse(l) as StepMetrics).loopLagMs)
+    expect(lags[1]).toBeGreaterThanOrEqual(1_400)
+    expect(lags[0]).toBeLessThan(lags[1]!)
+    // A time, and no part of what a resumed run must repeat.
+    expect(inspect(run, (l) => l.steps().every((s) => !('loopLagMs' in (s.record as object))))).toBe(true)
+    expect(log.filter((l) => l.startsWith('watchdog: a stuck thing has waited 1.'))).toHaveLength(1)
+    expect(log.join()).toMatch(/its ceiling; pending: a stuck thing/)
+    await stuck
   }, 120_000)
 })
 

@@ -25,7 +25,7 @@ export function runRecord(ledger: RunLedger, runDir: string, config: RunConfig):
     commitStep(m: StepMetrics, o: StepOutcome) {
       const { groups, trajectories, attempts } = rowsOf(m.step, o)
       // Times differ between a run and its resumed twin; they live in metrics.jsonl, not in the record.
-      const { seconds: _seconds, ...record } = m
+      const { seconds: _seconds, loopLagMs: _lag, ...record } = m
       ledger.commitStep(
         { step: m.step, record: { ...record, method: o.result.state.map } },
         groups,

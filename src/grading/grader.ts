@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
-import { builtEntry, contentHash, GraderError, messageOf, remember, type Scope } from '../core/index.ts'
+import { builtEntry, contentHash, GraderError, messageOf, remember, type Scope, waits } from '../core/index.ts'
 import { type Task, testIds } from '../tasks/index.ts'
 import type { BoardStore } from './boards.ts'
 import type { GradeResult } from './grade.ts'
@@ -56,9 +56,13 @@ export class GraderProcess implements Grader {
   }
 
   /** What the process was asked, or the end of the ceiling; a process that does not answer is replaced. */
-  private async within<T>(missed: string, answer: Promise<T>): Promise<T> {
-    const child = this.child
+  private within<T>(missed: string, answer: Promise<T>): Promise<T> {
     const ceiling = this.opts.ceilingMs ?? CEILING_MS
+    return waits.during(`grader (${missed} yet)`, ceiling, () => this.race(missed, ceiling, answer))
+  }
+
+  private async race<T>(missed: string, ceiling: number, answer: Promise<T>): Promise<T> {
+    const child = this.child
     let timer: NodeJS.Timeout | undefined
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {

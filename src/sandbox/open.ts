@@ -1,12 +1,12 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type ErrorSummary, MissingError, messageOf, SandboxError } from '../core/index.ts'
+import { type ErrorSummary, MissingError, messageOf, SandboxError, waits } from '../core/index.ts'
 import { type Cgroup, discoverCgroups } from './cgroups.ts'
 import type { Limits, ProgramRun, Rung, RunResult, Sandbox, SandboxOptions } from './contract.ts'
 import { ForkServer } from './fork-server.ts'
 import { inspectPython, runnerDir } from './host.ts'
-import { COMPILE_LIMITS, makeJob } from './job.ts'
+import { COMPILE_LIMITS, makeJob, wallLimit } from './job.ts'
 import { type Features, tryFeatures, workingRungs } from './probe.ts'
 import { ProcessRunner } from './process-runner.ts'
 import { SlotQueue } from './queue.ts'
@@ -85,6 +85,9 @@ const PROOF_LIMITS: Limits = {
   cpus: 1,
 }
 const PROOF = "print('sandbox', open('proof.csv').read())\nopen('submission.csv', 'w').write('id,y\\n')\n"
+
+/** What starting a program and clearing up after it may take beyond its own wall clock, on a machine without rest. */
+const ROUND_ABOUT_S = 120
 
 /** After this many starts in a row that failed, the fork server is not tried again. */
 const MAX_RESTARTS = 3
@@ -191,11 +194,11 @@ export class LocalSandbox implements Sandbox {
   ): Promise<Supervised> {
     if (this.#closed) throw new SandboxError('the sandbox is closed')
     const both = AbortSignal.any([signal, this.#abort.signal])
-    const slot = await this.#queue.take(both)
+    const slot = await waits.during('a free slot of the sandbox', undefined, () => this.#queue.take(both))
     const work = this.#once(slot, limits, both, body)
     this.#running.add(work)
     try {
-      return await work
+      return await waits.during('a program in the sandbox', (wallLimit(limits) + ROUND_ABOUT_S) * 1000, () => work)
     } finally {
       this.#running.delete(work)
       this.#queue.give(slot)

@@ -1,5 +1,6 @@
 export * from './config.ts'
 export * from './evaluate.ts'
 export * from './loop.ts'
+export * from './metrics.ts'
 export * from './record.ts'
 export * from './step.ts'

@@ -2,11 +2,13 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { appendFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { AgentFormat, Trajectory } from '../agent/index.ts'
-import { type Cost, EngineError, messageOf, type TaskRef, type Verdict } from '../core/index.ts'
+import { type Cost, EngineError, messageOf, overdueLine, type TaskRef, type Verdict, waits } from '../core/index.ts'
 import type { Checkpoint, Engine, Model, Sampler } from '../engine/index.ts'
 import type { Judge } from '../judge/index.ts'
 import { INITIAL_STATE, type MethodState } from '../method/index.ts'
 import { methodOf, type RunConfig } from './config.ts'
+import { LoopLag } from './loop-lag.ts'
+import { countReasons, metricsOf, type StepMetrics } from './metrics.ts'
 import type { RunRecord, SavedRun } from './record.ts'
 import { RollAhead } from './roll-ahead.ts'
 import {
@@ -75,37 +77,6 @@ const NOTHING: Totals = {
   wallS: 0,
 }
 
-/** One line of a run's progress: what is shown live, kept in the ledger and in metrics.jsonl. */
-export interface StepMetrics {
-  readonly step: number
-  readonly executedGroups: number
-  readonly predictedGroups: number
-  /** Mean rewards over scored members; null where nothing was scored. */
-  readonly executedReward: number | null
-  readonly predictedReward: number | null
-  readonly correctedReward: number | null
-  readonly rewardStdWithin: number | null
-  readonly rewardStdAcross: number | null
-  readonly unscorable: Readonly<Record<string, number>>
-  readonly skippedGroups: number
-  readonly tiedGroups: number
-  readonly plateauGroups: number
-  readonly distinctPrograms: number
-  readonly mapVersion: number
-  readonly rho: number
-  readonly signedR2: number
-  readonly entropy: number | null
-  readonly loss: number | null
-  readonly gradNorm: number | null
-  readonly noUpdate: string | null
-  readonly klSampleTrain: number | null
-  readonly alarms: readonly string[]
-  /** Updates between the weights that sampled this step and those that it updates; only where sampling runs ahead. */
-  readonly staleness?: number
-  readonly seconds: Readonly<Record<'rollout' | 'update' | 'commit', number>>
-  readonly devReward?: number | null
-}
-
 export type StoppedBy = 'steps' | 'executions' | 'sandboxS' | 'wallS' | 'interrupted' | 'unscorable' | 'anchors'
 
 /** Executed score of dev tasks, null where nothing could be scored, and what it cost. */
@@ -162,13 +133,15 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
   /** The step whose update the model's weights hold; ahead of the state's between update and commit. */
   const weights = { step: state.step }
   const spent = expenses(d, model, state.totals)
+  using lag = new LoopLag()
+  using _watchdog = waits.watch((overdue, pending) => d.log?.(`watchdog: ${overdueLine(overdue, pending)}`))
   let stoppedBy: StoppedBy = 'steps'
   let alarm: string | undefined
   const over = new AbortController()
   const ahead = new RollAhead(
     async (step, s) => {
       await using sampler = await model.snapshot(s)
-      return await roll(inputsOf(d, step), sampler, s)
+      return await waits.during(`roll-outs of step ${step}`, undefined, () => roll(inputsOf(d, step), sampler, s))
     },
     config.train.maxStaleness,
     AbortSignal.any([signal, over.signal]),
@@ -190,7 +163,7 @@ export async function trainLoop(d: LoopDeps, signal: AbortSignal): Promise<LoopR
         break
       }
       const step = state.step + 1
-      const next = await oneStep(d, model, state, step, { ahead, weights, spent }, signal)
+      const next = await oneStep(d, model, state, step, { ahead, weights, spent, lag }, signal)
       state = next.state
       const due = step % config.train.checkpointEvery === 0 || step === config.train.steps
       if (due) {
@@ -338,6 +311,7 @@ async function oneStep(
     readonly ahead: RollAhead<RolledStep>
     readonly weights: { step: number }
     readonly spent: ReturnType<typeof expenses>
+    readonly lag: LoopLag
   },
   signal: AbortSignal,
 ): Promise<{ readonly state: RunState; readonly stop: Stop | undefined }> {
@@ -350,7 +324,9 @@ async function oneStep(
   await using sampler = overlap && !evaluate ? undefined : await model.snapshot(signal)
   const inputs = { ...inputsOf(d, step), state: state.method }
   const rolled = overlap ? await run.ahead.take(step, config.train.steps) : undefined
-  const o = rolled ? settle(inputs, rolled.value) : await gather(inputs, sampler!, signal)
+  const o = rolled
+    ? settle(inputs, rolled.value)
+    : await waits.during(`roll-outs of step ${step}`, undefined, () => gather(inputs, sampler!, signal))
   // Before the update: some servers cannot sample a snapshot once its model was trained on.
   const dev = evaluate ? await timed(d.now, evaluate(sampler!, step, signal)) : undefined
   const t1 = d.now()
@@ -402,14 +378,13 @@ async function oneStep(
     anchorHistory: [...state.anchorHistory, [wanted, realised] as const].slice(-config.alarm.anchorSteps),
   }
   const metrics = {
-    ...metricsOf(
-      o,
-      u,
+    ...metricsOf(o, u, {
       step,
-      { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 },
-      dev?.score,
-      config.alarm.divergence,
-    ),
+      seconds: { rollout: (t1 - t0) / 1000, update: (t2 - t1) / 1000, commit: 0 },
+      loopLagMs: run.lag.take(),
+      dev: dev?.score,
+      divergence: config.alarm.divergence,
+    }),
     ...(rolled ? { staleness: rolled.staleness } : {}),
   }
   d.record.commitStep(metrics, o)
@@ -445,12 +420,6 @@ function reasons(ts: readonly Trajectory[]): string {
   return `${Object.entries(counts)
     .map(([k, n]) => `${k} ${n}`)
     .join(', ')}; first: ${first.slice(0, 120)}`
-}
-
-export function countReasons(ts: readonly Trajectory[]): Record<string, number> {
-  const out: Record<string, number> = {}
-  for (const t of ts) if (t.unscorable) out[t.unscorable.cause] = (out[t.unscorable.cause] ?? 0) + 1
-  return out
 }
 
 function overBudget(c: RunConfig, t: Totals): StoppedBy | undefined {
@@ -497,81 +466,3 @@ const addDev = (t: Totals, dev: Awaited<ReturnType<typeof timed>>): Totals => ({
   devSandboxCpuS: t.devSandboxCpuS + dev.sandboxCpuS,
   devWallS: t.devWallS + dev.wallS,
 })
-
-const mean = (x: readonly number[]): number | null => (x.length === 0 ? null : x.reduce((a, b) => a + b, 0) / x.length)
-const std = (x: readonly number[]): number => {
-  const m = mean(x) ?? 0
-  return Math.sqrt(x.reduce((s, v) => s + (v - m) ** 2, 0) / Math.max(1, x.length))
-}
-const known = (r: readonly (number | null)[]): number[] => r.filter((v): v is number => v !== null)
-
-function metricsOf(
-  o: StepOutcome,
-  u: UpdateReport,
-  step: number,
-  seconds: StepMetrics['seconds'],
-  dev: number | null | undefined,
-  /** Gap between sampler and trainer above which their distributions are not the same. */
-  divergence: number,
-): StepMetrics {
-  const used = o.evidence.map((e, g) => known(e.executed ?? o.result.groups[g]!.corrected))
-  const full = used.filter((r) => r.length > 0)
-  const gaps = klSampleTrain(o, u)
-  return {
-    step,
-    executedGroups: o.anchors.filter(Boolean).length,
-    predictedGroups: o.anchors.filter((a) => !a).length,
-    executedReward: mean(o.evidence.flatMap((e) => known(e.executed ?? []))),
-    predictedReward: mean(o.evidence.flatMap((e) => known(e.predicted))),
-    correctedReward: mean(o.result.groups.flatMap((g) => known(g.corrected))),
-    rewardStdWithin: mean(full.map(std)),
-    rewardStdAcross: full.length === 0 ? null : std(full.map((r) => mean(r)!)),
-    unscorable: countReasons(o.trajectories),
-    skippedGroups: o.result.groups.filter((g) => g.skipped).length,
-    tiedGroups: o.result.groups.filter((g) => g.tied).length,
-    plateauGroups: o.result.groups.filter((g) => g.plateau).length,
-    distinctPrograms:
-      mean(
-        o.plans.map(
-          (_, g) => new Set(o.trajectories.filter((t) => t.group === g).map((t) => t.turns[0]?.action.code)).size,
-        ),
-      ) ?? 0,
-    mapVersion: o.result.mapVersion,
-    rho: o.result.rho,
-    signedR2: o.result.signedR2,
-    entropy: u.loss?.entropy ?? null,
-    loss: u.loss?.loss ?? null,
-    gradNorm: u.step?.gradNorm ?? null,
-    noUpdate: u.none ?? null,
-    klSampleTrain: gaps,
-    alarms: [
-      ...o.result.alarms,
-      ...(gaps !== null && Math.abs(gaps) > divergence
-        ? [`sampler and trainer differ by ${gaps.toFixed(3)} nats a token`]
-        : []),
-    ],
-    seconds,
-    ...(dev === undefined ? {} : { devReward: dev }),
-  }
-}
-
-/** Mean of (logprob at sampling - logprob in training) over sampled tokens, before the update: 0 where the two agree. */
-function klSampleTrain(o: StepOutcome, u: UpdateReport): number | null {
-  if (!u.loss) return null
-  let sum = 0
-  let n = 0
-  const data = o.data.map((x) => x.datum)
-  // With all-zero advantages left out, the report's rows follow the data that were sent.
-  const sent = data.length === u.loss.logprobs.length ? data : data.filter((x) => x.advantage !== 0)
-  sent.forEach((x, k) => {
-    const row = u.loss!.logprobs[k]
-    if (!row) return
-    x.mask.forEach((m, i) => {
-      if (m === 1) {
-        sum += x.logprobs![i]! - row[i]!
-        n++
-      }
-    })
-  })
-  return n === 0 ? null : sum / n
-}

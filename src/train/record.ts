@@ -1,5 +1,6 @@
 import type { Checkpoint } from '../engine/index.ts'
-import type { RunState, StepMetrics } from './loop.ts'
+import type { RunState } from './loop.ts'
+import type { StepMetrics } from './metrics.ts'
 import type { StepOutcome } from './step.ts'
 
 /** A point that a run can go on from. */

@@ -128,6 +128,8 @@ export interface UpdateOptions {
 export interface UpdateReport {
   readonly loss: LossReport | undefined
   readonly step: StepReport | undefined
+  /** Divergence from the frozen backbone over sampled tokens, before the update; only where the loss holds it. */
+  readonly kl?: { readonly term: number; readonly perToken: number }
   /** Why no optimiser step was taken. */
   readonly none: 'no-usable-group' | 'no-differences' | undefined
 }
@@ -150,7 +152,7 @@ export async function update(
   if (data.length === 0) return { loss: undefined, step: undefined, none: 'no-differences' }
   for (const d of data)
     if (!Number.isFinite(d.advantage)) throw new EngineError(`step ${o.step}: a coefficient is ${d.advantage}`)
-  const withReference =
+  const withReference: readonly Datum[] =
     (u.loss.kl ?? 0) > 0
       ? await frozen
           .logprobs(
@@ -172,5 +174,25 @@ export async function update(
     },
     signal,
   )
-  return { loss, step, none: undefined }
+  const kl = u.loss.kl ? divergence(withReference, loss, u.loss.kl / normaliser) : undefined
+  return { loss, step, ...(kl ? { kl } : {}), none: undefined }
+}
+
+/** k3 = exp(d) - d - 1 with d = log p_frozen - log p, as the loss has it; `weight` is what a token's counts there. */
+function divergence(
+  data: readonly Datum[],
+  loss: LossReport,
+  weight: number,
+): { readonly term: number; readonly perToken: number } {
+  let sum = 0
+  let n = 0
+  data.forEach((x, k) => {
+    x.mask.forEach((m, i) => {
+      if (m !== 1) return
+      const d = x.reference![i]! - loss.logprobs[k]![i]!
+      sum += Math.exp(d) - d - 1
+      n++
+    })
+  })
+  return { term: weight * sum, perToken: n === 0 ? 0 : sum / n }
 }

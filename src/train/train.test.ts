@@ -8,7 +8,16 @@ import { type OnnxEngine, openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import type { Judge } from '../judge/index.ts'
 import { defaultsOf, INITIAL_STATE, type MethodMode } from '../method/index.ts'
-import { evaluate, gather, planStep, type StepInputs, update } from './index.ts'
+import {
+  evaluate,
+  gather,
+  metricsOf,
+  planStep,
+  type StepInputs,
+  type StepOutcome,
+  type UpdateReport,
+  update,
+} from './index.ts'
 
 const TASKS: TaskRef[] = Array.from({ length: 5 }, (_, k) => ({
   suite: 'builtin',
@@ -240,6 +249,60 @@ describe('a step', () => {
     })
     await using after = await model.snapshot(signal)
     expect(after.version).not.toBe(frozen.version)
+  })
+
+  const metrics = (o: StepOutcome, u: UpdateReport) =>
+    metricsOf(o, u, {
+      step: 1,
+      seconds: { rollout: 0, update: 0, commit: 0 },
+      loopLagMs: 0,
+      dev: undefined,
+      divergence: 0.02,
+    })
+
+  it('tells the divergence apart from the loss, where all rewards of a group are equal too (failures row 6)', async () => {
+    await using model = await engine.open('frozen', signal)
+    const frozen = await engine.frozen(signal)
+    const o = await gather(inputs('executed-only', { turns: 1 }), frozen, signal)
+    const by = (kl: number, learningRate: number) => ({
+      loss: { kind: 'importance_sampling' as const, kl },
+      learningRate,
+      gradClip: 1,
+      groupSize: 3,
+    })
+    const first = await update(o, model, frozen, by(0.1, 0.05), signal)
+    expect(first.kl!.perToken).toBeCloseTo(0, 6)
+    await using moved = await model.snapshot(signal)
+    // Every program is as good as every other: nothing but the divergence is left to learn from.
+    const equal: Judge = {
+      ...executed(),
+      judge: (a, s) =>
+        executed().judge(
+          a.map((x) => ({ ...x, action: { code: 'x' } })),
+          s,
+        ),
+    }
+    const tied = await gather(inputs('executed-only', { turns: 1, step: 2, executed: equal }), moved, signal)
+    expect(tied.result.groups.every((g) => g.tied)).toBe(true)
+    const u = await update(tied, model, frozen, by(0.1, 0), signal)
+    const m = metrics(tied, u)
+    expect(m.klTerm).toBeGreaterThan(1e-4)
+    expect(m.loss).toBeCloseTo(m.klTerm!, 5)
+    const tokens = tied.data.reduce((n, d) => n + d.datum.mask.reduce((a, b) => a + b, 0), 0)
+    expect(m.klFrozen! * tokens * (0.1 / 12)).toBeCloseTo(m.klTerm!, 9)
+    const off = metrics(tied, await update(tied, model, frozen, by(0, 0), signal))
+    expect(off).toMatchObject({ noUpdate: 'no-differences', klTerm: null, klFrozen: null })
+  })
+
+  it('counts distinct corrected values a group, so that a plateau of the map is seen (failures row 59)', async () => {
+    const frozen = await engine.frozen(signal)
+    const distinct = async (values: readonly [number, number]): Promise<number | null> => {
+      const map = { version: 1, knots: [0, 1], values, weights: [1, 1] }
+      const o = await gather(inputs('recommended', { turns: 1, state: { ...INITIAL_STATE, map } }), frozen, signal)
+      return metrics(o, { loss: undefined, step: undefined, none: 'no-differences' }).distinctCorrected
+    }
+    expect(await distinct([0.5, 0.5])).toBe(1)
+    expect(await distinct([0, 1])).toBeGreaterThan(1)
   })
 
   it('samples a trajectory by its own key: other groups do not change it', async () => {

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads'
-import { ConfigError, EngineError } from '../../core/index.ts'
+import { ConfigError, EngineError, waits } from '../../core/index.ts'
 import type { EngineUsage } from '../contract.ts'
 import type { Calls, FromWorker, Method, SamplePart, ToWorker, WireError } from './protocol.ts'
 import { workerPath } from './worker-path.ts'
@@ -55,10 +55,18 @@ export class WorkerClient {
     return new WorkerClient(new Worker(await workerPath(), { name: 'wmrl engine' }))
   }
 
-  async call<M extends Method>(
+  call<M extends Method>(
     method: M,
     args: Parameters<Calls[M]>,
     options: CallOptions = {},
+  ): Promise<ReturnType<Calls[M]>> {
+    return waits.during(`engine ${method}`, CEILING_S[method] * 1000, () => this.#call(method, args, options))
+  }
+
+  async #call<M extends Method>(
+    method: M,
+    args: Parameters<Calls[M]>,
+    options: CallOptions,
   ): Promise<ReturnType<Calls[M]>> {
     const { signal } = options
     signal?.throwIfAborted()

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Clock } from '../../core/index.ts'
+import { type Clock, waits } from '../../core/index.ts'
 import { systemClock } from './clock.ts'
 import { type Credentials, exchangedKey, plainKey } from './credentials.ts'
 import { isFailure, TinkerError } from './failure.ts'
@@ -300,18 +300,16 @@ export class TinkerClient {
     signal: AbortSignal,
   ): Promise<T> {
     const onQueue = this.options.onQueue
-    return retrieve(
-      this.transport,
-      id,
-      {
-        what: r.what,
-        type,
-        repeatable: r.repeatable,
-        submit: async () => (await this.submit(r, signal)).id,
-        read,
-        ...(onQueue ? { onQueue: (why) => onQueue(r.what, why) } : {}),
-      },
-      signal,
+    const call: FutureCall<T> = {
+      what: r.what,
+      type,
+      repeatable: r.repeatable,
+      submit: async () => (await this.submit(r, signal)).id,
+      read,
+      ...(onQueue ? { onQueue: (why) => onQueue(r.what, why) } : {}),
+    }
+    return waits.during(`server: ${r.what}`, this.transport.o.ceilings.future, () =>
+      retrieve(this.transport, id, call, signal),
     )
   }
 }
