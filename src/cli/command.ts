@@ -68,11 +68,17 @@ export function makeOut(opts: { json?: boolean; quiet?: boolean; color?: boolean
   }
 }
 
-/** `3 of 36 tasks, 0.2/s, 165 s left`; `started` is when the first of them began, in milliseconds. */
-export function pace(started: number, done: number, of: number, unit: string): string {
-  const perS = done / Math.max(1e-3, (Date.now() - started) / 1000)
+/**
+ * `3 of 36 tasks, 0.2/s, 165 s left`; `started` is when the first of them began, in milliseconds. `known` of those that are
+ * done took no time, as their results were there already: rate and time left are of the others, and nothing is said before one
+ * of these is done.
+ */
+export function pace(started: number, done: number, of: number, unit: string, known = 0): string {
+  const worked = done - known
+  const perS = worked / Math.max(1e-3, (Date.now() - started) / 1000)
   const rate = perS >= 0.1 ? `${perS.toFixed(1)}/s` : `${(1 / perS).toFixed(0)} s each`
-  return `${done} of ${of} ${unit}${done === 0 ? '' : `, ${rate}, ${Math.ceil((of - done) / perS)} s left`}`
+  const estimate = worked <= 0 ? '' : `, ${rate}, ${Math.ceil((of - done) / perS)} s left`
+  return `${done} of ${of} ${unit}${known > 0 ? `, ${known} known` : ''}${estimate}`
 }
 
 /** Reads an option that counts something. */

@@ -401,15 +401,7 @@ async function headroomOf({ out, signal }: CommandContext, o: { programs: number
     scorer: programScorer(executor, grader, LIMIT_PROFILES.demo),
     boards: boardStore(),
     signal,
-    progress: (done, of, cached) => {
-      const perS = Math.max(1e-6, (done - cached) / ((Date.now() - started) / 1000))
-      out.progress(
-        `${done} of ${of} programs, ${cached} known, ${perS.toFixed(1)}/s, ${Math.ceil((of - done) / perS)} s left`,
-        {
-          last: done === of,
-        },
-      )
-    },
+    progress: (done, of, cached) => out.progress(pace(started, done, of, 'programs', cached), { last: done === of }),
   })
   out.result(h, () =>
     [
