@@ -128,6 +128,8 @@ interface Evaluated {
   readonly valid: number
   readonly percentile: number
   readonly byTask: readonly { task: string; score: number | null }[]
+  /** The first attempt alone, before any result was read. */
+  readonly first: number
 }
 interface SeedResult {
   readonly seed: number
@@ -369,8 +371,16 @@ async function oneSeed(
 }
 
 function evaluated(turns: Awaited<ReturnType<typeof evaluateOn>>): Evaluated {
-  const s = summarise(turns.map(judged))
-  return { score: s.score.mean ?? 0, valid: s.valid ?? 0, percentile: s.percentile ?? 0, byTask: s.byTask }
+  const all = turns.map(judged)
+  const s = summarise(all)
+  const first = summarise(all.filter((t) => t.turn === 0))
+  return {
+    score: s.score.mean ?? 0,
+    valid: s.valid ?? 0,
+    percentile: s.percentile ?? 0,
+    byTask: s.byTask,
+    first: first.score.mean ?? 0,
+  }
 }
 
 interface Fixed {
@@ -477,6 +487,11 @@ function present(o: {
     spearmanAmongValid: some(r.map((s) => s.fidelity.spearmanAmongValid)),
     outcomeAccuracy: some(r.map((s) => s.fidelity.outcomeAccuracy)),
   }
+  const firstAttempt = {
+    before: over((s) => s.before.first),
+    after: over((s) => s.after.first),
+    gain: over((s) => s.after.first - s.before.first),
+  }
   const controls = r.filter((s) => s.control)
   const difference = meanInterval(controls.map((s) => s.after.score - s.control!.score))
   const before = over((s) => s.before.score)
@@ -495,6 +510,7 @@ function present(o: {
     run: r[0]!.run,
     runs: r.map((s) => s.run),
     heldOut: { before, after, gain },
+    firstAttempt,
     valid: { before: mean(r.map((s) => s.before.valid)), after: mean(r.map((s) => s.after.valid)) },
     percentile: { before: mean(r.map((s) => s.before.percentile)), after: mean(r.map((s) => s.after.percentile)) },
     fixed: fixed.map(({ name, score, percentile }) => ({ name, score, percentile })),
@@ -524,6 +540,11 @@ function present(o: {
     '',
     `held-out score before ${showInterval(before)}, after ${showInterval(after)}`,
     `gain ${showInterval(gain)} (95 %, ${single ? 'over tasks, one seed' : `paired over ${r.length} seeds`}): ${verdictOf(gain)}`,
+    ...(train.turns > 1
+      ? [
+          `the first of ${train.turns} attempts alone: before ${showInterval(firstAttempt.before)}, after ${showInterval(firstAttempt.after)}, gain ${showInterval(firstAttempt.gain)}`,
+        ]
+      : []),
     `valid ${n(json.valid.before)} -> ${n(json.valid.after)}, percentile of valid ${n(json.percentile.before)} -> ${n(json.percentile.after)}`,
     ...fixed.map(
       (f) => `  fixed ${f.name.padEnd(9)} score ${f.score.toFixed(3)}  percentile ${f.percentile.toFixed(3)}`,
