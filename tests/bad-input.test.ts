@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { home } from '../src/cli/paths.ts'
@@ -142,6 +142,14 @@ describe('a run directory', () => {
     expect(r.status).toBe(1)
     oneLine(r.stderr, /run directory/, /--run/)
     expect(readFileSync(file, 'utf8')).toBe('x')
+  })
+  // A limit of 64 GiB a program; a larger machine has room.
+  it.runIf(totalmem() < 60 * 2 ** 30)('is not made where there is no room for one program: exit 3', () => {
+    const run = join(dir, 'run-large')
+    const r = wmrl(['train', '--run', run, ...SMALL, '--set', 'executor.limits=paper'])
+    expect(r.status).toBe(3)
+    oneLine(r.stderr, /MiB of memory are free, one program may take 65536 MiB/, /executor\.limits to board or demo/)
+    expect(existsSync(run)).toBe(false)
   })
   it('that holds a run already is not overwritten', () => {
     const run = join(dir, 'run-a')

@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { ConfigError, messageOf, TaskError } from '../core/index.ts'
 import type { Executor } from '../executors/index.ts'
 import { CachedGrader, type Grader } from '../grading/index.ts'
+import type { LimitProfile } from '../judge/index.ts'
+import { checkCapacity } from './capacity.ts'
 import { dataDir } from './paths.ts'
 import { TaskPool } from './session.ts'
 import { openExecutor, openGrader } from './wiring.ts'
@@ -20,13 +22,19 @@ export interface RuntimeOptions {
   readonly workers?: number | undefined
   readonly cache: boolean
   readonly allowUnsafe?: boolean
+  /** Whose limits programs get; default `demo`. */
+  readonly limits?: LimitProfile
   /** A recorded cache read before the machine's own (results stand for every rung). */
   readonly cachePath?: string
 }
 
-/** Opens sandbox, caches and grader. @throws MissingError before set-up, or where nothing contains a program. */
+/**
+ * Opens sandbox, caches and grader.
+ * @throws MissingError before set-up, where nothing contains a program, or where there is no room for one
+ */
 export async function openRuntime(o: RuntimeOptions): Promise<Runtime> {
   const workers = o.workers ?? availableParallelism()
+  checkCapacity(workers, o.limits ?? 'demo')
   const executor = await openExecutor({
     workers,
     cache: o.cache,

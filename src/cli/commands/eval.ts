@@ -31,6 +31,7 @@ export function evalCommand(program: Command): void {
     .argument('<run>', 'run directory, a checkpoint file below it, or "frozen" for the backbone before training')
     .addOption(new Option('--split <split>', 'which tasks').choices(['heldout', 'dev']).default('heldout'))
     .option('--samples <n>', 'samples a task', '4')
+    .option('--turns <n>', 'attempts a sample, each reading the result of the one before; default as in training')
     .addOption(new Option('--table <form>', 'prints a table').choices(['paper']))
     .option('--greedy', 'the most probable tokens instead of samples')
     .option('--no-cache', 'execute everything again, and keep nothing of it')
@@ -40,22 +41,29 @@ export function evalCommand(program: Command): void {
         async (
           { out, signal },
           where: string,
-          o: { split: 'heldout' | 'dev'; samples: string; table?: string; greedy?: boolean; cache: boolean },
+          o: {
+            split: 'heldout' | 'dev'
+            samples: string
+            turns?: string
+            table?: string
+            greedy?: boolean
+            cache: boolean
+          },
         ) => {
-          const samples = Number(o.samples)
-          if (!Number.isInteger(samples) || samples < 1)
-            throw new ConfigError('--samples', `${o.samples} is not a positive integer`)
+          const samples = count('--samples', o.samples)
+          const turns = o.turns === undefined ? undefined : count('--turns', o.turns)
           const frozen = where === 'frozen'
           const { dir, checkpoint } = frozen ? {} : agentAt(where)
           const config = dir === undefined ? loadConfig({ env: process.env }) : configOf(dir)
           const scratch = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
           try {
-            await using rt = await openRuntime({ cache: o.cache, workers: config.executor.workers })
+            const { workers, limits } = config.executor
+            await using rt = await openRuntime({ cache: o.cache, workers, limits })
             // A server's journal belongs to the run that trains: an evaluation beside it keeps its own.
             const state = dir === undefined || config.engine.kind === 'tinker' ? scratch : join(dir, 'checkpoints')
             await using nano = await openEngine(out, config, state, signal)
             const started = Date.now()
-            const turns = await withAgent(
+            const judgedTurns = await withAgent(
               nano,
               dir,
               signal,
@@ -68,6 +76,7 @@ export function evalCommand(program: Command): void {
                   {
                     split: o.split,
                     samples,
+                    ...(turns === undefined ? {} : { turns }),
                     seed: config.seed,
                     key: o.greedy ? 'greedy' : 'eval',
                     greedy: o.greedy === true,
@@ -78,10 +87,17 @@ export function evalCommand(program: Command): void {
               (line) => out.log(line),
               checkpoint,
             )
-            const s = summarise(turns.map(judged))
+            const s = summarise(judgedTurns.map(judged))
             // A checkpoint's evaluation stands beside that of the run, not in its place.
-            const name = [o.split, o.greedy ? 'greedy' : '', checkpoint?.slice(0, 12) ?? ''].filter(Boolean).join('-')
-            if (dir !== undefined) keep(dir, name, turns)
+            const name = [
+              o.split,
+              turns ? `${turns}-turns` : '',
+              o.greedy ? 'greedy' : '',
+              checkpoint?.slice(0, 12) ?? '',
+            ]
+              .filter(Boolean)
+              .join('-')
+            if (dir !== undefined) keep(dir, name, judgedTurns)
             out.result(evaluationJson(s), () => (o.table ? paperTable(s) : evaluationText(s)))
           } finally {
             rmSync(scratch, { recursive: true, force: true })
@@ -89,6 +105,12 @@ export function evalCommand(program: Command): void {
         },
       ),
     )
+}
+
+function count(flag: string, given: string): number {
+  const n = Number(given)
+  if (!Number.isInteger(n) || n < 1) throw new ConfigError(flag, `${given} is not a positive integer`)
+  return n
 }
 
 export const judged = (t: EvaluatedTurn) => ({
@@ -165,6 +187,8 @@ export async function evaluateOn(
   o: {
     split: 'heldout' | 'dev'
     samples: number
+    /** Attempts a sample; default as in training. */
+    turns?: number
     seed: number
     key: string
     greedy?: boolean
@@ -185,13 +209,14 @@ export async function evaluateOn(
     ...(o.keyWithRung === undefined ? {} : { keyWithRung: o.keyWithRung }),
     ...(o.onExecution ? { onExecution: o.onExecution } : {}),
   })
-  const of = tasks.length * o.samples * config.train.turns
+  const turns = o.turns ?? config.train.turns
+  const of = tasks.length * o.samples * turns
   return evaluate(
     sampler,
     {
       tasks,
       samples: o.samples,
-      turns: config.train.turns,
+      turns,
       seed: o.seed,
       format: nano.format(rt.pool),
       executed: o.onJudged ? counted(executed, (done) => o.onJudged!(done, of)) : executed,

@@ -1,4 +1,5 @@
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { stringify } from 'yaml'
@@ -17,6 +18,7 @@ import {
   type Totals,
   trainLoop,
 } from '../../train/index.ts'
+import { checkCapacity } from '../capacity.ts'
 import { type CommandContext, Failed, Interrupted, type Out, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { expectedCost } from '../expected-cost.ts'
@@ -133,6 +135,10 @@ export async function runTraining(
   dir: string,
   o: TrainingOptions,
 ): Promise<TrainingReport> {
+  const { cache, workers, limits } = config.executor
+  // Before anything is made: a run that cannot start leaves no folder.
+  for (const warning of checkCapacity(o.runtime?.workers ?? workers ?? availableParallelism(), limits))
+    ctx.out.log(warning)
   makeRunDir(dir)
   using _lock = lockRun(dir)
   // Constants that the mode decides are written out: they may change between versions, a run's may not.
@@ -143,7 +149,7 @@ export async function runTraining(
     if (!existsSync(configFile(dir))) writeWhole(configFile(dir), stringify(resolved))
     sweepCheckpoints(ledger, dir)
     if (o.runtime) return await trainWith(ctx, resolved, dir, ledger, o.runtime, o)
-    await using rt = await openRuntime({ cache: config.executor.cache, workers: config.executor.workers })
+    await using rt = await openRuntime({ cache, workers, limits })
     return await trainWith(ctx, resolved, dir, ledger, rt, o)
   } finally {
     ledger.close()
