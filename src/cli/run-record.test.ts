@@ -13,59 +13,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { nanoFormat } from '../agent/index.ts'
-import {
-  type Attempt,
-  type Belief,
-  expectedReward,
-  keyed,
-  NO_COST,
-  rewardOf,
-  type TaskRef,
-  type Verdict,
-  waits,
-} from '../core/index.ts'
+import { type Attempt, type Belief, expectedReward, keyed, type TaskRef, waits } from '../core/index.ts'
 import { openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import { type Judge, storedJudge } from '../judge/index.ts'
 import { RunLedger, Sqlite } from '../ledger/index.ts'
 import { type ReplayReport, replay } from '../report/index.ts'
 import { type LoopDeps, type LoopReport, methodOf, runConfig, type StepMetrics, trainLoop } from '../train/index.ts'
+import { gradedJudges } from '../train/testing.ts'
 import { checkpointDir, runRecord, savedConfig, savedRuns, sweepCheckpoints } from './run-record.ts'
 import { lockRun, makeRunDir } from './runtime.ts'
 
 const TASKS: TaskRef[] = [0, 1].map((k) => ({ suite: 'builtin', id: `t${k}`, modality: 'tabular', split: 'train' }))
 const reward = (a: Attempt): number => keyed(a.id).next()
 /** Both answer from the attempt's id; the loop, the ledger and a real (tiny) engine are under test. */
-const executed = (broken: (a: Attempt) => boolean): Judge => ({
-  source: 'executed',
-  scope: 'turn',
-  judge: (attempts) =>
-    attempts.map(async (a): Promise<Verdict> => {
-      if (broken(a)) return { source: 'executed', unscorable: { cause: 'infra', detail: 'planted' }, cost: NO_COST }
-      const outcome = { kind: 'graded', score: 1, percentile: reward(a), scope: 'feedback' } as const
-      const cost = { ...NO_COST, executions: 1 }
-      return { source: 'executed', outcome, score: rewardOf(outcome), observation: { text: 'valid' }, cost }
-    }),
-})
-const predicted: Judge = {
-  source: 'predicted',
-  scope: 'turn',
-  judge: (attempts) =>
-    attempts.map(async (a): Promise<Verdict> => {
-      const belief = { alternatives: [{ kind: 'graded' as const, percentile: 1 - reward(a), p: 1 }], shown: 0 }
-      const { mean } = expectedReward(belief)
-      const observation = { text: 'valid' }
-      return {
-        source: 'predicted',
-        belief,
-        score: mean,
-        spread: 0,
-        observation,
-        cost: NO_COST,
-        model: 'w' as never,
-      }
-    }),
-}
+const { executed, predicted } = gradedJudges(reward)
 const codec = new NanoCodec(trainBpe(['import x\n', 'y = 1\n'], { vocab: 320, maxLength: 20, minFrequency: 1 }))
 
 let dir: string
@@ -121,9 +83,7 @@ async function train(run: string, steps: number, o: Options = {}): Promise<LoopR
         engine,
         frozen: await engine.frozen(signal),
         tasks: TASKS,
-        executed: o.asked
-          ? storedJudge(watched(executed(o.broken ?? (() => false)), o.asked), ledger)
-          : executed(o.broken ?? (() => false)),
+        executed: o.asked ? storedJudge(watched(executed(o.broken), o.asked), ledger) : executed(o.broken),
         predicted,
         format: nanoFormat(codec, async () => ({ text: 'brief\n', names: [] }), { action: 12, observation: 6 }),
         record: runRecord(ledger, run, config),

@@ -2,12 +2,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { AgentFormat } from '../agent/index.ts'
-import { NO_COST, score, type TaskRef, type Verdict } from '../core/index.ts'
+import type { TaskRef } from '../core/index.ts'
 import { openTinkerEngine } from '../engine/tinker/index.ts'
 import { fastClock, PATIENT, StubServer } from '../engine/tinker/testing/stub-server.ts'
-import type { Judge } from '../judge/index.ts'
 import { runConfig, type StepMetrics, trainLoop } from './index.ts'
+import { noRecord, plantedFormat, plantedJudges } from './testing.ts'
 
 let dir: string
 beforeAll(() => {
@@ -18,33 +17,8 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }))
 const signal = new AbortController().signal
 const TARGET = 17
 const TASKS: TaskRef[] = [1, 2].map((k) => ({ suite: 'builtin', id: `t${k}`, modality: 'tabular', split: 'train' }))
-const format: AgentFormat = {
-  stop: [],
-  maxActionTokens: 8,
-  maxObservationTokens: 1,
-  prompt: async (t) => [Number(t.id.slice(1)), 3],
-  parse: async (_, tokens) => ({ code: JSON.stringify(tokens) }),
-  observe: async () => [],
-}
-const judge = (source: 'executed' | 'predicted'): Judge => ({
-  source,
-  scope: 'turn',
-  judge: (attempts) =>
-    attempts.map(async (a): Promise<Verdict> => {
-      const tokens = JSON.parse(a.action.code!) as number[]
-      const share = tokens.filter((t) => t === TARGET).length / tokens.length
-      const rest = { score: score(share), observation: { text: '' }, cost: NO_COST }
-      return source === 'executed'
-        ? { source, outcome: { kind: 'graded', score: share, percentile: share, scope: 'feedback' }, ...rest }
-        : {
-            source,
-            belief: { alternatives: [{ kind: 'graded', percentile: share, p: 1 }], shown: 0 },
-            spread: 0,
-            model: 'w' as never,
-            ...rest,
-          }
-    }),
-})
+const format = plantedFormat((t) => [Number(t.id.slice(1)), 3], 8)
+const judges = plantedJudges(TARGET)
 
 it.each([0, 1, 2])('learns with roll-outs %i steps ahead, none older than that', async (maxStaleness) => {
   const server = new StubServer({ clock: fastClock, isolation: 'snapshot', reduction: 'sum' })
@@ -87,15 +61,9 @@ it.each([0, 1, 2])('learns with roll-outs %i steps ahead, none older than that',
       engine,
       frozen: await engine.frozen(signal),
       tasks: TASKS,
-      executed: judge('executed'),
-      predicted: judge('predicted'),
+      ...judges,
       format,
-      record: {
-        commitStep: () => undefined,
-        commitCheckpoint: () => [],
-        checkpoints: () => [],
-        resumeAt: () => undefined,
-      },
+      record: noRecord,
       now: () => performance.now(),
       onStep: (m) => metrics.push(m),
     },

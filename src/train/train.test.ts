@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type AgentFormat, nanoFormat, type Trajectory } from '../agent/index.ts'
-import { type Attempt, expectedReward, NO_COST, rewardOf, type TaskRef, type Verdict } from '../core/index.ts'
+import type { Attempt, TaskRef } from '../core/index.ts'
 import { type OnnxEngine, openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import type { Judge } from '../judge/index.ts'
@@ -18,6 +18,7 @@ import {
   type UpdateReport,
   update,
 } from './index.ts'
+import { gradedJudges } from './testing.ts'
 
 const TASKS: TaskRef[] = Array.from({ length: 5 }, (_, k) => ({
   suite: 'builtin',
@@ -32,39 +33,7 @@ const signal = new AbortController().signal
  * sampling. Real executions are in tests/resume.test.ts.
  */
 const reward = (a: Attempt): number => ((a.action.code ?? '').length % 7) / 10 + 0.1
-const executed = (broken: (a: Attempt) => boolean = () => false): Judge => ({
-  source: 'executed',
-  scope: 'turn',
-  judge: (attempts) =>
-    attempts.map(async (a): Promise<Verdict> => {
-      if (broken(a)) return { source: 'executed', unscorable: { cause: 'infra', detail: 'planted' }, cost: NO_COST }
-      const outcome = { kind: 'graded', score: 1, percentile: reward(a), scope: 'feedback' } as const
-      return {
-        source: 'executed',
-        outcome,
-        score: rewardOf(outcome),
-        observation: { text: 'valid: better than 0.10 of the board' },
-        cost: { ...NO_COST, executions: 1 },
-      }
-    }),
-})
-const predicted: Judge = {
-  source: 'predicted',
-  scope: 'turn',
-  judge: (attempts, _signal) =>
-    attempts.map(async (a): Promise<Verdict> => {
-      const belief = { alternatives: [{ kind: 'graded' as const, percentile: 1 - reward(a), p: 1 }], shown: 0 }
-      return {
-        source: 'predicted',
-        belief,
-        score: expectedReward(belief).mean,
-        spread: 0,
-        observation: { text: 'timed out' },
-        cost: NO_COST,
-        model: 'w' as never,
-      }
-    }),
-}
+const { executed, predicted } = gradedJudges(reward)
 
 let engine: OnnxEngine
 let codec: NanoCodec

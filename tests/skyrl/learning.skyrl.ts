@@ -3,11 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { AgentFormat } from '../../src/agent/index.ts'
-import { type Attempt, NO_COST, score, type TaskRef, type Verdict } from '../../src/core/index.ts'
+import type { TaskRef } from '../../src/core/index.ts'
 import { openTinkerEngine } from '../../src/engine/tinker/index.ts'
-import type { Judge } from '../../src/judge/index.ts'
 import { runConfig, type StepMetrics, trainLoop } from '../../src/train/index.ts'
+import { noRecord, plantedFormat, plantedJudges } from '../../src/train/testing.ts'
 
 const url = process.env.WMRL_SKYRL_URL!
 const STEPS = 16
@@ -25,14 +24,7 @@ const prompt = (t: TaskRef): number[] => {
   const k = TASKS.findIndex((x) => x.id === t.id)
   return Array.from({ length: 8 }, (_, i) => 20 + k * 100 + i * 7)
 }
-const format: AgentFormat = {
-  stop: [],
-  maxActionTokens: TOKENS,
-  maxObservationTokens: 1,
-  prompt: async (t) => prompt(t),
-  parse: async (_, tokens) => ({ code: JSON.stringify(tokens) }),
-  observe: async () => [],
-}
+const format = plantedFormat(prompt, TOKENS)
 
 it('the share of one token rises over exactly N optimiser steps', async () => {
   const steps: string[] = []
@@ -78,41 +70,8 @@ it('the share of one token rises over exactly N optimiser steps', async () => {
   const counts = new Map<number, number>()
   for (const t of first.flatMap((s) => s.sequences.flatMap((q) => q.tokens))) counts.set(t, (counts.get(t) ?? 0) + 1)
   const target = [...counts].sort((a, b) => b[1] - a[1])[0]![0]
-  const share = (a: Attempt): number => {
-    const tokens = JSON.parse(a.action.code!) as number[]
-    return tokens.filter((t) => t === target).length / tokens.length
-  }
-  const executed: Judge = {
-    source: 'executed',
-    scope: 'turn',
-    judge: (attempts) =>
-      attempts.map(
-        async (a): Promise<Verdict> => ({
-          source: 'executed',
-          outcome: { kind: 'graded', score: share(a), percentile: share(a), scope: 'feedback' },
-          score: score(share(a)),
-          observation: { text: '' },
-          cost: { ...NO_COST, executions: 1 },
-        }),
-      ),
-  }
   // A world model that is sound but flattens differences.
-  const predicted: Judge = {
-    source: 'predicted',
-    scope: 'turn',
-    judge: (attempts) =>
-      attempts.map(
-        async (a): Promise<Verdict> => ({
-          source: 'predicted',
-          belief: { alternatives: [{ kind: 'graded', percentile: share(a), p: 1 }], shown: 0 },
-          score: score(0.1 + 0.8 * share(a)),
-          spread: 0,
-          observation: { text: '' },
-          cost: NO_COST,
-          model: frozen.version,
-        }),
-      ),
-  }
+  const judges = plantedJudges(target, (share) => 0.1 + 0.8 * share)
   const metrics: StepMetrics[] = []
   const probing = steps.length
   const report = await trainLoop(
@@ -127,15 +86,9 @@ it('the share of one token rises over exactly N optimiser steps', async () => {
       engine,
       frozen,
       tasks: TASKS,
-      executed,
-      predicted,
+      ...judges,
       format,
-      record: {
-        commitStep: () => undefined,
-        commitCheckpoint: () => [],
-        checkpoints: () => [],
-        resumeAt: () => undefined,
-      },
+      record: noRecord,
       now: () => performance.now(),
       onStep: (m) => {
         metrics.push(m)
