@@ -55,6 +55,8 @@ export const DEMO: Record<string, unknown> = {
   method: { mode: 'recommended' },
 }
 const SAMPLES = 4
+/** Attempts of a held-out sample: those that training had, and one more that reads the result of the one before. */
+const ATTEMPTS = (trained: number): number => trained + 1
 
 /** A row that no training changes, with the verdict that the recording gave. */
 interface RecordedRow {
@@ -128,8 +130,8 @@ interface Evaluated {
   readonly valid: number
   readonly percentile: number
   readonly byTask: readonly { task: string; score: number | null }[]
-  /** The first attempt alone, before any result was read. */
-  readonly first: number
+  /** With one attempt more than training had; feedback chooses. */
+  readonly furtherScore: number
 }
 interface SeedResult {
   readonly seed: number
@@ -323,14 +325,22 @@ async function oneSeed(
       o.nano,
       config,
       sampler,
-      { split: 'heldout', samples: SAMPLES, seed, key: 'demo', keyWithRung: false, onExecution: o.count },
+      {
+        split: 'heldout',
+        samples: SAMPLES,
+        turns: ATTEMPTS(config.train.turns),
+        seed,
+        key: 'demo',
+        keyWithRung: false,
+        onExecution: o.count,
+      },
       signal,
     )
   out.progress(`seed ${seed}: held-out tasks before training`)
   const untrained = await heldout(o.recorded, o.nano.frozen, o.config)
   for (const t of untrained)
     if (t.code !== undefined && t.final) o.rows.push({ task: t.task, code: t.code, verdict: t.final })
-  const before = evaluated(untrained)
+  const before = evaluated(untrained, o.config.train.turns)
   out.log(
     `seed ${seed}: before  score ${before.score.toFixed(3)}  valid ${before.valid.toFixed(2)}  percentile ${before.percentile.toFixed(3)}${o.cache ? ' (recorded)' : ''}`,
   )
@@ -346,7 +356,7 @@ async function oneSeed(
     if (report.alarm !== undefined) throw new Failed(report.alarm)
     if (config.train.evalEvery > 0) out.log(`seed ${seed} ${name}: ${devLine(report)}`)
     const turns = await withAgent(o.nano, dir, signal, (s) => heldout(o.fresh, s, config))
-    return { dir, report, after: evaluated(turns) }
+    return { dir, report, after: evaluated(turns, config.train.turns) }
   }
   const main = await train(o.config, 'recommended')
   out.log(
@@ -370,16 +380,15 @@ async function oneSeed(
   }
 }
 
-function evaluated(turns: Awaited<ReturnType<typeof evaluateOn>>): Evaluated {
+function evaluated(turns: Awaited<ReturnType<typeof evaluateOn>>, trained: number): Evaluated {
   const all = turns.map(judged)
-  const s = summarise(all)
-  const first = summarise(all.filter((t) => t.turn === 0))
+  const s = summarise(all.filter((t) => t.turn < trained))
   return {
     score: s.score.mean ?? 0,
     valid: s.valid ?? 0,
     percentile: s.percentile ?? 0,
     byTask: s.byTask,
-    first: first.score.mean ?? 0,
+    furtherScore: summarise(all).score.mean ?? 0,
   }
 }
 
@@ -440,12 +449,11 @@ async function fixedRows(
 }
 
 /**
- * An agent with several turns tries several programs and keeps the one that feedback favours; a single fixed program does
- * not. Beside it stand so many of the fixed ones, the best on these very tasks, with the same choice by feedback.
+ * An agent with several attempts keeps the program that feedback favours; a single fixed program has no such choice. Beside
+ * it stand so many of the fixed ones, the best on these very tasks, with the same choice by feedback.
  */
-function fixedTogether(fixed: readonly Fixed[], turns: number): { names: string[]; score: number } | undefined {
-  if (turns < 2) return undefined
-  const best = [...fixed].sort((a, b) => b.score - a.score).slice(0, turns)
+function fixedTogether(fixed: readonly Fixed[], attempts: number): { names: string[]; score: number } {
+  const best = [...fixed].sort((a, b) => b.score - a.score).slice(0, attempts)
   const all = best.flatMap((f, turn) => f.turns.map((t) => ({ ...t, turn })))
   return { names: best.map((f) => f.name), score: summarise(all).score.mean ?? 0 }
 }
@@ -487,10 +495,12 @@ function present(o: {
     spearmanAmongValid: some(r.map((s) => s.fidelity.spearmanAmongValid)),
     outcomeAccuracy: some(r.map((s) => s.fidelity.outcomeAccuracy)),
   }
-  const firstAttempt = {
-    before: over((s) => s.before.first),
-    after: over((s) => s.after.first),
-    gain: over((s) => s.after.first - s.before.first),
+  const further = {
+    attempts: ATTEMPTS(train.turns),
+    before: over((s) => s.before.furtherScore),
+    after: over((s) => s.after.furtherScore),
+    gain: over((s) => s.after.furtherScore - s.before.furtherScore),
+    fixed: fixedTogether(fixed, ATTEMPTS(train.turns)),
   }
   const controls = r.filter((s) => s.control)
   const difference = meanInterval(controls.map((s) => s.after.score - s.control!.score))
@@ -504,18 +514,16 @@ function present(o: {
       return score === null || mine.length === 0 ? [] : [mean(mine) - score]
     }),
   )
-  const together = fixedTogether(fixed, train.turns)
   const json = {
     seeds: r.map((s) => s.seed),
     run: r[0]!.run,
     runs: r.map((s) => s.run),
     heldOut: { before, after, gain },
-    firstAttempt,
+    further,
     valid: { before: mean(r.map((s) => s.before.valid)), after: mean(r.map((s) => s.after.valid)) },
     percentile: { before: mean(r.map((s) => s.before.percentile)), after: mean(r.map((s) => s.after.percentile)) },
     fixed: fixed.map(({ name, score, percentile }) => ({ name, score, percentile })),
     toBestFixed: { name: bestFixed.name, difference: toFixed, verdict: verdictOf(toFixed) },
-    ...(together ? { fixedTogether: together } : {}),
     executions,
     attemptsExecuted,
     predictions: sum((s) => s.training.totals.predictions),
@@ -529,6 +537,7 @@ function present(o: {
             score: meanInterval(controls.map((s) => s.control!.score)),
             difference,
             verdict: verdictOf(difference),
+            furtherDifference: meanInterval(controls.map((s) => s.after.furtherScore - s.control!.furtherScore)),
           },
         }
       : {}),
@@ -540,24 +549,17 @@ function present(o: {
     '',
     `held-out score before ${showInterval(before)}, after ${showInterval(after)}`,
     `gain ${showInterval(gain)} (95 %, ${single ? 'over tasks, one seed' : `paired over ${r.length} seeds`}): ${verdictOf(gain)}`,
-    ...(train.turns > 1
-      ? [
-          `the first of ${train.turns} attempts alone: before ${showInterval(firstAttempt.before)}, after ${showInterval(firstAttempt.after)}, gain ${showInterval(firstAttempt.gain)}`,
-        ]
-      : []),
     `valid ${n(json.valid.before)} -> ${n(json.valid.after)}, percentile of valid ${n(json.percentile.before)} -> ${n(json.percentile.after)}`,
     ...fixed.map(
       (f) => `  fixed ${f.name.padEnd(9)} score ${f.score.toFixed(3)}  percentile ${f.percentile.toFixed(3)}`,
     ),
-    ...(together
-      ? [`  fixed ${together.names.join(' and ')}, feedback chooses: score ${together.score.toFixed(3)}`]
-      : []),
     `the agent minus the best fixed program (${bestFixed.name}) ${showInterval(toFixed)} (over tasks): ${verdictOf(toFixed)}`,
     ...(controls.length
       ? [
-          `anchors alone at the same executions ${showInterval(json.anchorsOnly!.score)}; difference ${showInterval(difference)}: ${verdictOf(difference)}`,
+          `anchors alone at the same executions ${showInterval(json.anchorsOnly!.score)}; difference ${showInterval(difference)}: ${verdictOf(difference)}; with ${further.attempts} attempts ${showInterval(json.anchorsOnly!.furtherDifference)}`,
         ]
       : []),
+    `with ${further.attempts} attempts, the last reading the result before it, feedback chooses: before ${showInterval(further.before)}, after ${showInterval(further.after)}, gain ${showInterval(further.gain)}; ${further.fixed.names.join(' and ')}, feedback chooses: ${further.fixed.score.toFixed(3)}`,
     `training executions ${executions} (attempts judged by execution ${attemptsExecuted}), predictions ${json.predictions}; training on executions alone would have judged ${allExecutedEquivalent}`,
     `sandbox ${used.toFixed(0)} CPU s used in training, about ${saved.toFixed(0)} saved; pre-training of the shipped backbone used ${pretrainingExecutions} executions`,
     `world model on the executed groups: rank correlation within a task ${n(fidelity.spearmanWithinTask)}, among valid ${n(fidelity.spearmanAmongValid)}, outcome accuracy ${n(fidelity.outcomeAccuracy)}`,
