@@ -22,6 +22,7 @@ export class Sqlite {
   private constructor(
     readonly path: string,
     db: Database.Database,
+    private readonly writes: boolean,
   ) {
     this.db = db
   }
@@ -30,7 +31,7 @@ export class Sqlite {
   static open(path: string): Sqlite {
     return Sqlite.guard(path, () => {
       const db = new Database(path)
-      const s = new Sqlite(path, db)
+      const s = new Sqlite(path, db, true)
       // First: switching to WAL already waits for another process's lock.
       db.exec(BUSY)
       db.exec('PRAGMA journal_mode=WAL')
@@ -44,7 +45,7 @@ export class Sqlite {
     return Sqlite.guard(path, () => {
       const db = new Database(path === ':memory:' ? path : `file:${encodeURI(path)}?mode=ro`)
       db.exec(BUSY)
-      return new Sqlite(path, db)
+      return new Sqlite(path, db, false)
     })
   }
 
@@ -98,7 +99,21 @@ export class Sqlite {
 
   close(): void {
     this.statements.clear()
+    if (this.writes) this.fold()
     this.db.close()
+  }
+
+  /**
+   * Folds the log into the file: the driver leaves it beside a file that was closed, and who copies the file alone would miss
+   * what is in it. Not waited for: where another process reads or writes, the log stays, and nothing is lost.
+   */
+  private fold(): void {
+    try {
+      this.db.exec('PRAGMA busy_timeout=0')
+      this.db.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all()
+    } catch {
+      // A full disk, say: the log holds everything, and the next one that closes tries again.
+    }
   }
 
   private prepare(sql: string): Database.Statement {
