@@ -64,7 +64,17 @@ const seed = (n: number, before: readonly number[], after: readonly number[], co
     after: evaluated(after, 0.9),
     control: evaluated(control, 0.8),
     training: {
-      totals: { executions: 10, attemptsExecuted: 12, predictions: 80, sandboxCpuS: 6, devSandboxCpuS: 0 },
+      totals: {
+        executions: 10,
+        attemptsExecuted: 12,
+        predictions: 80,
+        sandboxCpuS: 6,
+        sandboxWallS: 8,
+        policyCpuS: 3,
+        frozenCpuS: 1,
+        wallS: 30,
+        devWallS: 5,
+      },
     } as unknown as SeedResult['training'],
     fidelity: {
       spearmanWithinTask: 0.5,
@@ -87,6 +97,7 @@ test('gain and difference are paired over seeds, the distance to the best fixed 
     cpuS: 1,
     wallS: 1,
     first,
+    workers: 2,
   })
   const d = json as Record<string, Record<string, { mean: number; lo: number | null }>>
   expect(d.heldOut!.gain!.mean).toBeCloseTo((0.3 + 0.25 + 0.3) / 3, 12)
@@ -100,4 +111,24 @@ test('gain and difference are paired over seeds, the distance to the best fixed 
   expect(d.anchorsOnly!.difference!.mean).toBeCloseTo((0.2 + 0.05 + 0.2) / 3, 12)
   expect(json).toMatchObject({ allExecutedEquivalent: 3 * 2 * 8 * 8, executions: 30 })
   expect(text).toContain('minus the best fixed program (linear)')
+})
+
+test('a seed in which nothing was valid has no percentile, and is left out of its mean', () => {
+  const first = loadConfig({ base: { train: { steps: 2, groups: 8, groupSize: 8, turns: 1 } } })
+  const one = seed(0, [0.5, 0.5], [0.7, 0.9], [0.6, 0.6])
+  const { json, text } = present({
+    results: [
+      one,
+      { ...one, seed: 1, after: { ...one.after, percentile: null }, before: { ...one.before, percentile: null } },
+    ],
+    fixed: [FOREST, { ...LINEAR, score: null, percentile: null }],
+    sandbox: { cpuS: 0, executions: 0 },
+    cpuS: 1,
+    wallS: 1,
+    first,
+    workers: 2,
+  })
+  expect(json).toMatchObject({ percentile: { before: 0.5, after: 0.5 }, toBestFixed: { name: 'forest' } })
+  expect(json).toMatchObject({ bills: { executions: { used: 12 } } })
+  expect(text).toContain('fixed linear    score -  percentile -')
 })

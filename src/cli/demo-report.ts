@@ -1,10 +1,12 @@
 import { anchorCount } from '../method/index.ts'
 import {
+  bills,
   type Fidelity,
   type Interval,
   type JudgedTurn,
   mean,
   meanInterval,
+  showBills,
   showInterval,
   summarise,
   verdictOf,
@@ -18,12 +20,13 @@ import { backboneCard } from './session.ts'
 export const ATTEMPTS = (trained: number): number => trained + 1
 
 export interface Evaluated {
-  readonly score: number
-  readonly valid: number
-  readonly percentile: number
+  /** Null where nothing could be scored, percentile also where nothing was valid: missing is not zero. */
+  readonly score: number | null
+  readonly valid: number | null
+  readonly percentile: number | null
   readonly byTask: readonly { task: string; score: number | null }[]
   /** With one attempt more than training had; feedback chooses. */
-  readonly furtherScore: number
+  readonly furtherScore: number | null
 }
 export interface SeedResult {
   readonly seed: number
@@ -39,8 +42,8 @@ export interface SeedResult {
 
 export interface Fixed {
   readonly name: string
-  readonly score: number
-  readonly percentile: number
+  readonly score: number | null
+  readonly percentile: number | null
   readonly byTask: readonly { readonly task: string; readonly score: number | null }[]
   readonly turns: readonly JudgedTurn[]
   readonly rows: readonly RecordedRow[]
@@ -50,11 +53,20 @@ export interface Fixed {
  * An agent with several attempts keeps the program that feedback favours; a single fixed program has no such choice. Beside
  * it stand so many of the fixed ones, the best on these very tasks, with the same choice by feedback.
  */
-export function fixedTogether(fixed: readonly Fixed[], attempts: number): { names: string[]; score: number } {
-  const best = [...fixed].sort((a, b) => b.score - a.score).slice(0, attempts)
+export function fixedTogether(fixed: readonly Fixed[], attempts: number): { names: string[]; score: number | null } {
+  const best = bestFirst(fixed).slice(0, attempts)
   const all = best.flatMap((f, turn) => f.turns.map((t) => ({ ...t, turn })))
-  return { names: best.map((f) => f.name), score: summarise(all).score.mean ?? 0 }
+  return { names: best.map((f) => f.name), score: summarise(all).score.mean }
 }
+
+const bestFirst = (fixed: readonly Fixed[]): Fixed[] =>
+  [...fixed].sort((a, b) => (b.score ?? Number.NEGATIVE_INFINITY) - (a.score ?? Number.NEGATIVE_INFINITY))
+
+/** Seeds without the figure are left out of its mean. */
+const known = (x: readonly (number | null)[]): number[] => x.filter((v): v is number => v !== null)
+const some = (x: readonly (number | null)[]): number | null => (known(x).length > 0 ? mean(known(x)) : null)
+const minus = (a: number | null | undefined, b: number | null | undefined): number | null =>
+  typeof a === 'number' && typeof b === 'number' ? a - b : null
 
 /** What a demo's seeds come to, as a document and as text. */
 export function present(o: {
@@ -64,54 +76,53 @@ export function present(o: {
   cpuS: number
   wallS: number
   first: RunConfig
+  /** Programs at a time. */
+  workers: number
 }): { json: object; text: string } {
   const { results: r, fixed } = o
-  const over = (f: (s: SeedResult) => number): Interval => meanInterval(r.map(f))
+  const over = (f: (s: SeedResult) => number | null): Interval => meanInterval(known(r.map(f)))
+  const sum = (f: (s: SeedResult) => number): number => r.reduce((a, s) => a + f(s), 0)
   // One seed: the interval is over tasks; several: over seeds, paired.
   const single = r.length === 1
-  const paired = (s: SeedResult): number[] =>
-    s.after.byTask.flatMap((t) => {
-      const b = s.before.byTask.find((x) => x.task === t.task)
-      return t.score === null || !b || b.score === null ? [] : [t.score - b.score]
-    })
-  const gain = single ? meanInterval(paired(r[0]!)) : over((s) => s.after.score - s.before.score)
-  const sum = (f: (s: SeedResult) => number): number => r.reduce((a, s) => a + f(s), 0)
-  const { train } = o.first
-  const method = methodOf(o.first)
-  const perSeedAll = train.steps * train.groups * train.groupSize * train.turns
-  const attemptsExecuted = sum((s) => s.training.totals.attemptsExecuted)
-  const executions = sum((s) => s.training.totals.executions)
-  const used = sum((s) => s.training.totals.sandboxCpuS)
-  const allExecutedEquivalent = perSeedAll * r.length
-  const saved = executions > 0 ? (used / Math.max(1, attemptsExecuted)) * allExecutedEquivalent - used : 0
-  const pretrainingExecutions = Number((backboneCard()?.executions as { total?: number } | undefined)?.total ?? 0)
-  const some = (x: readonly (number | null)[]): number | null => {
-    const k = x.filter((v): v is number => v !== null)
-    return k.length ? mean(k) : null
-  }
-  const fidelity = {
-    spearmanWithinTask: some(r.map((s) => s.fidelity.spearmanWithinTask)),
-    spearmanAmongValid: some(r.map((s) => s.fidelity.spearmanAmongValid)),
-    outcomeAccuracy: some(r.map((s) => s.fidelity.outcomeAccuracy)),
-  }
-  const further = {
-    attempts: ATTEMPTS(train.turns),
-    before: over((s) => s.before.furtherScore),
-    after: over((s) => s.after.furtherScore),
-    gain: over((s) => s.after.furtherScore - s.before.furtherScore),
-    fixed: fixedTogether(fixed, ATTEMPTS(train.turns)),
-  }
-  const controls = r.filter((s) => s.control)
-  const difference = meanInterval(controls.map((s) => s.after.score - s.control!.score))
+  const byTask = (s: SeedResult): number[] =>
+    known(s.after.byTask.map((t) => minus(t.score, s.before.byTask.find((x) => x.task === t.task)?.score)))
   const before = over((s) => s.before.score)
   const after = over((s) => s.after.score)
-  const bestFixed = [...fixed].sort((a, b) => b.score - a.score)[0]!
+  const gain = single ? meanInterval(byTask(r[0]!)) : over((s) => minus(s.after.score, s.before.score))
+  const { train } = o.first
+  const attempts = ATTEMPTS(train.turns)
+  const further = {
+    attempts,
+    before: over((s) => s.before.furtherScore),
+    after: over((s) => s.after.furtherScore),
+    gain: over((s) => minus(s.after.furtherScore, s.before.furtherScore)),
+    fixed: fixedTogether(fixed, attempts),
+  }
+  const bestFixed = bestFirst(fixed)[0]!
   // Over tasks, since a fixed program has no seeds.
   const toFixed = meanInterval(
-    bestFixed.byTask.flatMap(({ task, score }) => {
-      const mine = r.flatMap((s) => s.after.byTask.find((t) => t.task === task)?.score ?? [])
-      return score === null || mine.length === 0 ? [] : [mean(mine) - score]
-    }),
+    known(
+      bestFixed.byTask.map(({ task, score }) =>
+        minus(some(r.map((s) => s.after.byTask.find((t) => t.task === task)?.score ?? null)), score),
+      ),
+    ),
+  )
+  const controls = r.filter((s) => s.control)
+  const difference = over((s) => minus(s.after.score, s.control?.score))
+  const attemptsExecuted = sum((s) => s.training.totals.attemptsExecuted)
+  const executions = sum((s) => s.training.totals.executions)
+  const allExecutedEquivalent = train.steps * train.groups * train.groupSize * train.turns * r.length
+  const bill = bills(
+    {
+      attemptsExecuted,
+      sandboxCpuS: sum((s) => s.training.totals.sandboxCpuS),
+      sandboxWallS: sum((s) => s.training.totals.sandboxWallS),
+      policyCpuS: sum((s) => s.training.totals.policyCpuS),
+      frozenCpuS: sum((s) => s.training.totals.frozenCpuS),
+      wallS: sum((s) => s.training.totals.wallS - s.training.totals.devWallS),
+    },
+    allExecutedEquivalent,
+    o.workers,
   )
   const json = {
     seeds: r.map((s) => s.seed),
@@ -119,24 +130,29 @@ export function present(o: {
     runs: r.map((s) => s.run),
     heldOut: { before, after, gain },
     further,
-    valid: { before: mean(r.map((s) => s.before.valid)), after: mean(r.map((s) => s.after.valid)) },
-    percentile: { before: mean(r.map((s) => s.before.percentile)), after: mean(r.map((s) => s.after.percentile)) },
+    valid: { before: some(r.map((s) => s.before.valid)), after: some(r.map((s) => s.after.valid)) },
+    percentile: { before: some(r.map((s) => s.before.percentile)), after: some(r.map((s) => s.after.percentile)) },
     fixed: fixed.map(({ name, score, percentile }) => ({ name, score, percentile })),
     toBestFixed: { name: bestFixed.name, difference: toFixed, verdict: verdictOf(toFixed) },
     executions,
     attemptsExecuted,
     predictions: sum((s) => s.training.totals.predictions),
     allExecutedEquivalent,
-    sandboxSeconds: { used, saved },
-    pretrainingExecutions,
-    fidelity,
+    sandboxSeconds: { used: bill.executions.used, saved: bill.executions.allExecuted - bill.executions.used },
+    bills: bill,
+    pretrainingExecutions: (backboneCard()?.executions as { total?: number } | undefined)?.total ?? null,
+    fidelity: {
+      spearmanWithinTask: some(r.map((s) => s.fidelity.spearmanWithinTask)),
+      spearmanAmongValid: some(r.map((s) => s.fidelity.spearmanAmongValid)),
+      outcomeAccuracy: some(r.map((s) => s.fidelity.outcomeAccuracy)),
+    },
     ...(controls.length
       ? {
           anchorsOnly: {
-            score: meanInterval(controls.map((s) => s.control!.score)),
+            score: over((s) => s.control?.score ?? null),
             difference,
             verdict: verdictOf(difference),
-            furtherDifference: meanInterval(controls.map((s) => s.after.furtherScore - s.control!.furtherScore)),
+            furtherDifference: over((s) => minus(s.after.furtherScore, s.control?.furtherScore)),
           },
         }
       : {}),
@@ -144,25 +160,26 @@ export function present(o: {
     wallS: o.wallS,
   }
   const n = (v: number | null): string => (v === null ? '-' : v.toFixed(3))
+  const control = json.anchorsOnly
   const text = [
     '',
     `held-out score before ${showInterval(before)}, after ${showInterval(after)}`,
     `gain ${showInterval(gain)} (95 %, ${single ? 'over tasks, one seed' : `paired over ${r.length} seeds`}): ${verdictOf(gain)}`,
     `valid ${n(json.valid.before)} -> ${n(json.valid.after)}, percentile of valid ${n(json.percentile.before)} -> ${n(json.percentile.after)}`,
-    ...fixed.map(
-      (f) => `  fixed ${f.name.padEnd(9)} score ${f.score.toFixed(3)}  percentile ${f.percentile.toFixed(3)}`,
-    ),
+    ...fixed.map((f) => `  fixed ${f.name.padEnd(9)} score ${n(f.score)}  percentile ${n(f.percentile)}`),
     `the agent minus the best fixed program (${bestFixed.name}) ${showInterval(toFixed)} (over tasks): ${verdictOf(toFixed)}`,
-    ...(controls.length
+    ...(control
       ? [
-          `anchors alone at the same executions ${showInterval(json.anchorsOnly!.score)}; difference ${showInterval(difference)}: ${verdictOf(difference)}; with ${further.attempts} attempts ${showInterval(json.anchorsOnly!.furtherDifference)}`,
+          `anchors alone at the same executions ${showInterval(control.score)}; difference ${showInterval(difference)}: ${control.verdict}`,
         ]
       : []),
-    `with ${further.attempts} attempts, the last reading the result before it, feedback chooses: before ${showInterval(further.before)}, after ${showInterval(further.after)}, gain ${showInterval(further.gain)}; ${further.fixed.names.join(' and ')}, feedback chooses: ${further.fixed.score.toFixed(3)}`,
+    `with ${attempts} attempts, the last reading the result before it, feedback chooses:`,
+    `  before ${showInterval(further.before)}, after ${showInterval(further.after)}, gain ${showInterval(further.gain)}: ${verdictOf(further.gain)}`,
+    `  ${further.fixed.names.join(' and ')}, feedback chooses ${n(further.fixed.score)}${control ? `; difference to anchors alone ${showInterval(control.furtherDifference)}` : ''}`,
     `training executions ${executions} (attempts judged by execution ${attemptsExecuted}), predictions ${json.predictions}; training on executions alone would have judged ${allExecutedEquivalent}`,
-    `sandbox ${used.toFixed(0)} CPU s used in training, about ${saved.toFixed(0)} saved; pre-training of the shipped backbone used ${pretrainingExecutions} executions`,
-    `world model on the executed groups: rank correlation within a task ${n(fidelity.spearmanWithinTask)}, among valid ${n(fidelity.spearmanAmongValid)}, outcome accuracy ${n(fidelity.outcomeAccuracy)}`,
-    `${o.cpuS.toFixed(0)} CPU s, ${o.wallS.toFixed(0)} s of wall time; ${anchorCount(method.anchors.share, train.groups)} of ${train.groups} groups a step executed`,
+    `saved, by what is billed: ${showBills(bill)}; pre-training of the shipped backbone used ${json.pretrainingExecutions ?? 'an unknown number of'} executions`,
+    `world model on the executed groups: rank correlation within a task ${n(json.fidelity.spearmanWithinTask)}, among valid ${n(json.fidelity.spearmanAmongValid)}, outcome accuracy ${n(json.fidelity.outcomeAccuracy)}`,
+    `${o.cpuS.toFixed(0)} CPU s, ${o.wallS.toFixed(0)} s of wall time; ${anchorCount(methodOf(o.first).anchors.share, train.groups)} of ${train.groups} groups a step executed`,
     '',
     `run directory ${json.run}`,
     'go on with:',

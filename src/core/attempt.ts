@@ -42,9 +42,8 @@ export interface Cost {
   readonly sandboxWallS: number
   readonly executions: number
   readonly predictedTokens: number
-  readonly engineCpuS: number
 }
-export const NO_COST: Cost = { sandboxCpuS: 0, sandboxWallS: 0, executions: 0, predictedTokens: 0, engineCpuS: 0 }
+export const NO_COST: Cost = { sandboxCpuS: 0, sandboxWallS: 0, executions: 0, predictedTokens: 0 }
 
 export type Verdict<O = Outcome, W = Belief> =
   | {

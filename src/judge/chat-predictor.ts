@@ -39,7 +39,7 @@ export interface ChatPredictorCounts {
   failed: number
 }
 
-type Predicted = { belief: Belief; tokens: number; cpuS: number } | Unscorable
+type Predicted = { belief: Belief; tokens: number } | Unscorable
 
 /**
  * A language model as a world model: it is asked in words and answers an object. The belief is made of its draws; draws that
@@ -109,7 +109,7 @@ export class ChatPredictor implements Predictor {
       ...(v.outcome === 'graded' ? { percentile: v.quality } : {}),
       ...(v.outcome !== 'graded' && v.feedback !== '' ? { detail: v.feedback } : {}),
     }))
-    return { belief: { alternatives, shown: keyed('shown', this.o.seed, a.id).int(verdicts.length) }, tokens, cpuS: 0 }
+    return { belief: { alternatives, shown: keyed('shown', this.o.seed, a.id).int(verdicts.length) }, tokens }
   }
 }
 
@@ -117,6 +117,5 @@ function certain(kind: OutcomeKind, detail?: string): Predicted {
   return {
     belief: { alternatives: [{ kind, p: 1, ...(detail === undefined ? {} : { detail }) }], shown: 0 },
     tokens: 0,
-    cpuS: 0,
   }
 }

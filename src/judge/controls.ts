@@ -1,7 +1,7 @@
 import { type Attempt, type Belief, keyed, type Unscorable } from '../core/index.ts'
 import type { Judge, Predictor } from './judge.ts'
 
-type Predicted = { belief: Belief; tokens: number; cpuS: number } | Unscorable
+type Predicted = { belief: Belief; tokens: number } | Unscorable
 
 /**
  * Control `shuffle`: the beliefs of one call are dealt to other attempts of the same task, so a world model keeps its
@@ -49,7 +49,7 @@ export function oraclePredictor(executed: Judge): Predictor {
           ...(o.kind === 'graded' ? { percentile: o.percentile } : {}),
           ...(detail === undefined ? {} : { detail }),
         }
-        return { belief: { alternatives: [alternative], shown: 0 }, tokens: 0, cpuS: 0 }
+        return { belief: { alternatives: [alternative], shown: 0 }, tokens: 0 }
       })
     },
   }

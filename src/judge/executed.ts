@@ -128,5 +128,4 @@ const sum = (a: Cost, b: Cost): Cost => ({
   sandboxWallS: a.sandboxWallS + b.sandboxWallS,
   executions: a.executions + b.executions,
   predictedTokens: a.predictedTokens + b.predictedTokens,
-  engineCpuS: a.engineCpuS + b.engineCpuS,
 })

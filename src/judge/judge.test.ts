@@ -47,7 +47,7 @@ const predictor = (of: (a: Attempt, call: number) => Belief | Unscorable): Predi
       p.calls++
       return attempts.map(async (a) => {
         const b = of(a, p.calls)
-        return 'cause' in b ? b : { belief: b, tokens: 3, cpuS: 0 }
+        return 'cause' in b ? b : { belief: b, tokens: 3 }
       })
     },
   }

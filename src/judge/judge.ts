@@ -15,5 +15,5 @@ export interface Predictor<A = Program, W = Belief> {
   predict(
     attempts: readonly Attempt<A>[],
     signal: AbortSignal,
-  ): readonly Promise<{ belief: W; tokens: number; cpuS: number } | Unscorable>[]
+  ): readonly Promise<{ belief: W; tokens: number } | Unscorable>[]
 }

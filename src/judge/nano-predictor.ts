@@ -26,7 +26,7 @@ export interface NanoPredictorOptions {
   readonly details: boolean
 }
 
-type Predicted = { belief: Belief; tokens: number; cpuS: number } | Unscorable
+type Predicted = { belief: Belief; tokens: number } | Unscorable
 
 /**
  * The frozen backbone as a world model: it reads overview and program, and one softmax over the outcome tokens is the
@@ -135,7 +135,7 @@ export class NanoPredictor implements Predictor {
       const detail = texts.get(k)
       const alternatives =
         detail === undefined ? b.alternatives : b.alternatives.map((x, i) => (i === b.shown ? { ...x, detail } : x))
-      out[a.at] = { belief: { alternatives, shown: b.shown }, tokens: a.prefix.length, cpuS: 0 }
+      out[a.at] = { belief: { alternatives, shown: b.shown }, tokens: a.prefix.length }
     })
   }
 
@@ -169,6 +169,5 @@ function certain(kind: OutcomeKind, detail?: string): Predicted {
   return {
     belief: { alternatives: [{ kind, p: 1, ...(detail === undefined ? {} : { detail }) }], shown: 0 },
     tokens: 0,
-    cpuS: 0,
   }
 }

@@ -50,7 +50,7 @@ export class PredictedJudge implements Judge {
           score: scoreOf(p.belief, mean, this.o, a.id),
           spread,
           observation: render(shownDraw(p.belief)),
-          cost: { ...NO_COST, predictedTokens: p.tokens, engineCpuS: p.cpuS },
+          cost: { ...NO_COST, predictedTokens: p.tokens },
           model: this.o.model,
         }
       } catch (e) {

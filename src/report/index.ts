@@ -1,3 +1,4 @@
+export * from './billing.ts'
 export * from './evaluation.ts'
 export * from './fidelity.ts'
 export * from './replay.ts'

@@ -120,7 +120,7 @@ async function demo(
   const fixed = await fixedRows(recorded, nano, first, count, signal)
   const fromRecording = sandbox.executions === 0
   for (const f of fixed)
-    out.log(`fixed program ${f.name.padEnd(9)} score ${f.score.toFixed(3)}${fromRecording ? ' (recorded)' : ''}`)
+    out.log(`fixed program ${f.name.padEnd(9)} score ${show(f.score)}${fromRecording ? ' (recorded)' : ''}`)
   const rows: RecordedRow[] = [...fixed.flatMap((f) => f.rows)]
   const results: SeedResult[] = []
   for (let seed = 0; seed < o.seeds; seed++)
@@ -131,7 +131,6 @@ async function demo(
         fresh,
         config: base(seed),
         control: o.control ? base(seed, CONTROL) : undefined,
-        cache: fromRecording,
         count,
         rows,
       }),
@@ -146,6 +145,7 @@ async function demo(
     cpuS: (cpu.user + cpu.system) / 1e6 + sandbox.cpuS + results.reduce((a, r) => a + r.trainingCpuS, 0),
     wallS: (Date.now() - wall0) / 1000,
     first,
+    workers: fresh.workers,
   })
 }
 
@@ -188,12 +188,12 @@ async function oneSeed(
     fresh: Runtime
     config: RunConfig
     control: RunConfig | undefined
-    cache: boolean
     count: (e: { cached: boolean; cpuS: number }) => void
     rows: RecordedRow[]
   },
 ): Promise<SeedResult> {
   const { out, signal } = ctx
+  let executed = 0
   const heldout = (rt: Runtime, sampler: Parameters<typeof evaluateOn>[3], config: RunConfig) =>
     evaluateOn(
       rt,
@@ -207,7 +207,10 @@ async function oneSeed(
         seed,
         key: 'demo',
         keyWithRung: false,
-        onExecution: o.count,
+        onExecution: (e) => {
+          if (!e.cached) executed++
+          o.count(e)
+        },
       },
       signal,
     )
@@ -216,9 +219,7 @@ async function oneSeed(
   for (const t of untrained)
     if (t.code !== undefined && t.final) o.rows.push({ task: t.task, code: t.code, verdict: t.final })
   const before = evaluated(untrained, o.config.train.turns)
-  out.log(
-    `seed ${seed}: before  score ${before.score.toFixed(3)}  valid ${before.valid.toFixed(2)}  percentile ${before.percentile.toFixed(3)}${o.cache ? ' (recorded)' : ''}`,
-  )
+  out.log(`seed ${seed}: before  ${figures(before)}${executed === 0 ? ' (recorded)' : ''}`)
   const stamp = new Date().toISOString().replace(/[:.]/g, '-')
   const train = async (config: RunConfig, name: string) => {
     const dir = join(runsDir(), `demo-${stamp}-${name}-seed${seed}`)
@@ -234,12 +235,10 @@ async function oneSeed(
     return { dir, report, after: evaluated(turns, config.train.turns) }
   }
   const main = await train(o.config, 'recommended')
-  out.log(
-    `seed ${seed}: after   score ${main.after.score.toFixed(3)}  valid ${main.after.valid.toFixed(2)}  percentile ${main.after.percentile.toFixed(3)}`,
-  )
+  out.log(`seed ${seed}: after   ${figures(main.after)}`)
   const other = o.control ? await train(o.control, 'anchors-only') : undefined
   const control = other?.after
-  if (control) out.log(`seed ${seed}: anchors only, same executions: score ${control.score.toFixed(3)}`)
+  if (control) out.log(`seed ${seed}: anchors only, same executions: score ${show(control.score)}`)
   return {
     seed,
     run: main.dir,
@@ -255,15 +254,19 @@ async function oneSeed(
   }
 }
 
+const show = (v: number | null, digits = 3): string => (v === null ? '-' : v.toFixed(digits))
+const figures = (e: Evaluated): string =>
+  `score ${show(e.score)}  valid ${show(e.valid, 2)}  percentile ${show(e.percentile)}`
+
 function evaluated(turns: Awaited<ReturnType<typeof evaluateOn>>, trained: number): Evaluated {
   const all = turns.map(judged)
   const s = summarise(all.filter((t) => t.turn < trained))
   return {
-    score: s.score.mean ?? 0,
-    valid: s.valid ?? 0,
-    percentile: s.percentile ?? 0,
+    score: s.score.mean,
+    valid: s.valid,
+    percentile: s.percentile,
     byTask: s.byTask,
-    furtherScore: summarise(all).score.mean ?? 0,
+    furtherScore: summarise(all).score.mean,
   }
 }
 
@@ -310,8 +313,8 @@ async function fixedRows(
     const s = summarise(turns)
     rows.push({
       name: f.name,
-      score: s.score.mean ?? 0,
-      percentile: s.percentile ?? 0,
+      score: s.score.mean,
+      percentile: s.percentile,
       byTask: s.byTask,
       turns,
       rows: attempts.map((a, i) => ({ task: a.task, code: a.action.code!, verdict: final[i]! })),

@@ -216,7 +216,7 @@ async function fidelityOn(
 
 function executedVerdict(d: RecipeDeps, task: Task, r: CorpusRow): Verdict {
   const end = r.first.end
-  const cost = { sandboxCpuS: 0, sandboxWallS: 0, executions: 0, predictedTokens: 0, engineCpuS: 0 }
+  const cost = { sandboxCpuS: 0, sandboxWallS: 0, executions: 0, predictedTokens: 0 }
   if ('score' in end) {
     const percentile = boardRank(end.score, d.board(task), task.card.metric.higherIsBetter)
     return {
