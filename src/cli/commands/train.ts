@@ -7,7 +7,7 @@ import { ConfigError, type Cost, messageOf, type VerdictStore } from '../../core
 import type { Sampler } from '../../engine/index.ts'
 import { storedJudge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
-import { summarise } from '../../report/index.ts'
+import { type Bills, bills, showBills, summarise } from '../../report/index.ts'
 import {
   type DevResult,
   evaluate,
@@ -119,6 +119,8 @@ function sameMethod(was: RunConfig, now: RunConfig): void {
 export interface TrainingReport extends LoopReport {
   readonly run: string
   readonly cpuS: { engine: number; sandbox: number }
+  /** Against a run that executes every attempt; absent where nothing was executed, or on a server, whose seconds nobody tells. */
+  readonly bills?: Bills
 }
 
 export interface TrainingOptions {
@@ -247,7 +249,16 @@ async function trainWith(
     signal,
   )
   const { policyCpuS, frozenCpuS, sandboxCpuS } = report.totals
-  return { ...report, run: dir, cpuS: { engine: policyCpuS + frozenCpuS, sandbox: sandboxCpuS } }
+  const { attemptsExecuted, predictions, wallS, devWallS } = report.totals
+  const told = attemptsExecuted > 0 && policyCpuS > 0
+  const used = { ...report.totals, wallS: wallS - devWallS }
+  return {
+    ...report,
+    run: dir,
+    cpuS: { engine: policyCpuS + frozenCpuS, sandbox: sandboxCpuS },
+    // Anchors are predicted too, so the predictions are all attempts, where there are any.
+    ...(told ? { bills: bills(used, Math.max(predictions, attemptsExecuted), rt.workers) } : {}),
+  }
 }
 
 /** Mean over dev tasks of the feedback-chosen turn's feedback score. */
@@ -286,12 +297,14 @@ function finish(out: Out, r: TrainingReport): void {
       stoppedBy: r.stoppedBy,
       ...(r.alarm === undefined ? {} : { alarm: r.alarm }),
       totals: r.totals,
+      ...(r.bills ? { bills: r.bills } : {}),
     },
     () =>
       [
         `${r.steps} steps, stopped by ${r.stoppedBy}`,
         `executions ${r.totals.executions} (attempts judged by execution ${r.totals.attemptsExecuted}), predictions ${r.totals.predictions}, realised anchor share ${r.anchorShare.toFixed(3)}`,
         `sandbox ${r.totals.sandboxCpuS.toFixed(1)} CPU s; engine ${r.totals.policyCpuS.toFixed(1)} CPU s for the policy, ${r.totals.frozenCpuS.toFixed(1)} for the frozen backbone`,
+        ...(r.bills && r.totals.predictions > 0 ? [`against executing every attempt: ${showBills(r.bills)}`] : []),
         ...(r.dev.before === null && r.dev.after === null ? [] : [devLine(r)]),
         `run directory ${r.run}`,
       ].join('\n'),
