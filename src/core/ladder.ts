@@ -21,6 +21,17 @@ export function ladder(kind: OutcomeKind, percentile = 0): Score {
   }
 }
 
+/**
+ * The ladder as the release has it (upstream.md): a valid submission at the last place, or below it, counts as an invalid one,
+ * and one without a place as nothing. For comparing published numbers; no judge uses it, since it rewards a valid program
+ * like one that wrote nothing, and our missing board like a fault of the agent.
+ */
+export function releaseLadder(kind: OutcomeKind, percentile: number | undefined): Score {
+  if (kind !== 'graded') return ladder(kind)
+  if (percentile === undefined || Number.isNaN(percentile)) return score(0)
+  return percentile > 0 ? ladder(kind, percentile) : score(0.2)
+}
+
 export function rewardOf(outcome: Outcome): Score {
   return ladder(outcome.kind, outcome.kind === 'graded' ? outcome.percentile : 0)
 }

@@ -3,7 +3,7 @@
  * description. Six printed decimals, so compared to 1e-6 unless exact.
  */
 import { describe, expect, test } from 'vitest'
-import { type Belief, expectedReward, keyed, ladder, rewardOf } from '../core/index.ts'
+import { type Belief, expectedReward, keyed, ladder, releaseLadder, rewardOf } from '../core/index.ts'
 import { groupAdvantages, groupStats } from './advantages.ts'
 import { anchorCount } from './anchors.ts'
 import { applyMap, fitMap, type Pair } from './calibration.ts'
@@ -247,7 +247,10 @@ test('G20: the ladder', () => {
     [0.8, 0.3125, 0].map((p) => ladder('graded', p)),
     [0.9, 0.65625, 0.5],
   )
-  expect(Math.max(...[0.1, 0.2, 0.7, 0.1])).toBe(0.7)
+  // As the release has it: the last place is no valid submission, and no place is nothing.
+  expect([0, Number.NaN, undefined].map((p) => releaseLadder('graded', p))).toEqual([0.2, 0, 0])
+  expect(releaseLadder('graded', 0.8)).toBe(ladder('graded', 0.8))
+  expect(releaseLadder('crashed', undefined)).toBe(0.1)
   // The release's four buckets of a world model are the ladder of their middles.
   close(
     [0.05, 0.2, 0.45, 0.75].map((p) => ladder('graded', p)),

@@ -131,6 +131,27 @@ describe('the recommended mode', () => {
     const correction = [0, 2, 3].reduce((s, i) => s + a[i]! - bulk[i]!, 0)
     expect(Math.abs(correction)).toBeLessThan(1e-12)
   })
+  test('an anchor whose executions all failed shrinks n, keeps its bulk term and is no sign of life', () => {
+    const good: GroupEvidence = { anchor: true, predicted: [0.2, 0.4, 0.6, 0.8], executed: [0.1, 0.3, 0.5, 0.9] }
+    const failed: GroupEvidence = { anchor: true, predicted: [0.2, 0.4], executed: [null, null] }
+    const two = correct(identity, INITIAL_STATE, [good, failed])
+    expect(two.anchors).toBe(1)
+    const bulk = groupAdvantages(good.predicted, 'center')!
+    const e = groupAdvantages(good.executed!, 'center')!
+    // B/n is 2/1: the failed one stays in B, where its bulk term is, and leaves n.
+    two.groups[0]!.advantages!.forEach((a, i) => {
+      expect(a).toBeCloseTo(bulk[i]! + 0.5 * 2 * (e[i]! - bulk[i]!), 12)
+    })
+    expect(two.groups[1]!.advantages).toEqual(groupAdvantages(failed.predicted, 'center'))
+    for (const mode of ['recommended', 'paper', 'anchors-only'] as const) {
+      const config = of(mode)
+      let s = correct(config, INITIAL_STATE, [failed])
+      for (let k = 1; k < config.alarms.noAnchorSteps; k++) s = correct(config, s.state, [failed])
+      expect(s.state.stepsWithoutAnchor).toBe(config.alarms.noAnchorSteps)
+      expect(s.alarms).toContain(`no executed anchor for ${config.alarms.noAnchorSteps} steps`)
+      expect(correct(config, s.state, [good]).state.stepsWithoutAnchor).toBe(0)
+    }
+  })
 })
 
 describe("the paper's mode", () => {

@@ -78,7 +78,7 @@ export function correct(config: MethodConfig, state: MethodState, groups: readon
   const f = (r: Rewards): Rewards => r.map((v) => (v === null ? null : applyMap(map, v)))
 
   const usable = groups.map((g) => scoredMembers(config, g) >= 2)
-  const anchors = groups.filter((g, i) => usable[i] && g.anchor && g.executed).length
+  const anchors = groups.filter((g, i) => usable[i] && realised(config, g)).length
   const divisor = usable.filter(Boolean).length
   const sums = observe(config, pushed, groups, before)
   const rho = config.weights.kind === 'none' ? 1 : anchorWeight(sums.denoiser, config.weights.max)
@@ -136,6 +136,17 @@ function scoredMembers(config: MethodConfig, g: GroupEvidence): number {
   return rewards.filter((v) => v !== null).length
 }
 
+/**
+ * Whether an anchor was really executed: two members have what the correction compares. One whose executions all failed
+ * shrinks n and is no sign of life for the alarm.
+ */
+function realised(config: MethodConfig, g: GroupEvidence): boolean {
+  if (!g.anchor || !g.executed) return false
+  return (
+    g.executed.filter((r, i) => r !== null && (config.mode !== 'recommended' || g.predicted[i] !== null)).length >= 2
+  )
+}
+
 function push(config: MethodConfig, s: MethodState, fresh: readonly Pair[]): MethodState {
   if (fresh.length === 0) return s
   const c = config.calibration
@@ -158,7 +169,7 @@ function observe(
   let { denoiser, reliability } = s
   let seen = 0
   for (const g of groups) {
-    if (!g.anchor || !g.executed) continue
+    if (!g.anchor || !g.executed || !realised(config, g)) continue
     seen++
     const after = g.predicted.map((v) => (v === null ? null : applyMap(s.map, v)))
     denoiser = pushDisagreement(denoiser, disagreement(after, g.executed), config.weights)
@@ -231,7 +242,8 @@ function alarmsOf(config: MethodConfig, s: MethodState, results: readonly GroupR
       `the world model ranks anchors badly: signed R2 ${signedR2(s.reliability).toFixed(3)} < ${a.reliability} for ${s.lowReliabilitySteps} steps`,
     )
   }
-  if (predicts && s.stepsWithoutAnchor >= a.noAnchorSteps)
+  // Without predictions nothing at all is learnt in such steps.
+  if (config.mode !== 'predicted-only' && s.stepsWithoutAnchor >= a.noAnchorSteps)
     out.push(`no executed anchor for ${s.stepsWithoutAnchor} steps`)
   const ties = results.filter((r) => r.tied).length / Math.max(1, results.length)
   // One group (anchors alone) is tied or not: a share of it says nothing.

@@ -231,6 +231,13 @@ const schema = z.strictObject({
         .positive()
         .default(0.02)
         .describe('nats a token between sampler and trainer before the update, above which a step’s line has an alarm'),
+      lengthScore: z
+        .number()
+        .positive()
+        .default(3)
+        .describe(
+          'standard score (Mann-Whitney) of unscorable trajectories’ lengths, from which a step’s line has an alarm',
+        ),
     })
     .prefault({}),
 })

@@ -384,6 +384,7 @@ async function oneStep(
       loopLagMs: run.lag.take(),
       dev: dev?.score,
       divergence: config.alarm.divergence,
+      lengthScore: config.alarm.lengthScore,
     }),
     ...(rolled ? { staleness: rolled.staleness } : {}),
   }

@@ -1,4 +1,5 @@
 import type { Trajectory } from '../agent/index.ts'
+import { lengthAlarm } from './length-dependence.ts'
 import type { StepOutcome, UpdateReport } from './step.ts'
 
 /** One line of a run's progress: what is shown live, kept in the ledger and in metrics.jsonl. */
@@ -59,6 +60,8 @@ export function metricsOf(
     readonly dev: number | null | undefined
     /** Gap between sampler and trainer above which their distributions are not the same. */
     readonly divergence: number
+    /** Standard score above which being unscorable depends on length. */
+    readonly lengthScore: number
   },
 ): StepMetrics {
   const used = o.evidence.map((e, g) => known(e.executed ?? o.result.groups[g]!.corrected))
@@ -101,6 +104,7 @@ export function metricsOf(
     klSampleTrain: gaps,
     alarms: [
       ...o.result.alarms,
+      ...lengthAlarm(o.trajectories, m.lengthScore),
       ...(gaps !== null && Math.abs(gaps) > m.divergence
         ? [`sampler and trainer differ by ${gaps.toFixed(3)} nats a token`]
         : []),

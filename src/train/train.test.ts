@@ -227,6 +227,7 @@ describe('a step', () => {
       loopLagMs: 0,
       dev: undefined,
       divergence: 0.02,
+      lengthScore: 3,
     })
 
   it('tells the divergence apart from the loss, where all rewards of a group are equal too (failures row 6)', async () => {
