@@ -17,7 +17,7 @@ const SMALL = [
   '--set',
   'train.turns=1',
   '--set',
-  'tasks.only=["concrete-strength"]',
+  'tasks.only=["ames-sale-price"]',
   '--set',
   'engine.threads=1',
 ]
@@ -30,7 +30,7 @@ let ownHome: string
 let env: NodeJS.ProcessEnv
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'wmrl-bad-'))
-  prepare('concrete-strength')
+  prepare('ames-sale-price')
   ownHome = join(dir, 'home')
   mkdirSync(ownHome)
   env = { WMRL_HOME: ownHome, WMRL_PYTHON: process.env.WMRL_PYTHON ?? join(home(), 'venv', 'bin', 'python') }
@@ -38,9 +38,9 @@ beforeAll(() => {
 afterAll(() => rmSync(dir, { recursive: true, force: true }))
 
 const freshTask = (): string => {
-  const to = join(ownHome, 'tasks', 'builtin', 'concrete-strength')
+  const to = join(ownHome, 'tasks', 'builtin', 'ames-sale-price')
   rmSync(to, { recursive: true, force: true })
-  cpSync(join(home(), 'tasks', 'builtin', 'concrete-strength'), to, { recursive: true })
+  cpSync(join(home(), 'tasks', 'builtin', 'ames-sale-price'), to, { recursive: true })
   return to
 }
 const program = (): string => {
@@ -99,21 +99,21 @@ describe('a task', () => {
   it('with a damaged card', () => {
     const t = freshTask()
     writeFileSync(join(t, 'task.json'), '{"schema":')
-    const r = wmrl(['exec', '--task', 'concrete-strength', program()], { env })
+    const r = wmrl(['exec', '--task', 'ames-sale-price', program()], { env })
     expect(r.status).toBe(1)
     oneLine(r.stderr, /task\.json/, /wmrl tasks prepare/)
   })
   it('without answers is unscorable, never a low score', () => {
     const t = freshTask()
     rmSync(join(t, 'private'), { recursive: true })
-    const r = wmrl(['exec', '--task', 'concrete-strength', program(), '--json', '--quiet'], { env })
+    const r = wmrl(['exec', '--task', 'ames-sale-price', program(), '--json', '--quiet'], { env })
     expect(r.status).toBe(1)
     expect(JSON.parse(r.stdout)).toMatchObject({ unscorable: { cause: 'grader' } })
   })
   it('whose answers are not UTF-8 is unscorable', () => {
     const t = freshTask()
     writeFileSync(join(t, 'private', 'feedback.csv'), Buffer.from([0x69, 0x64, 0xff, 0xfe, 0x0a]))
-    const r = wmrl(['exec', '--task', 'concrete-strength', program(), '--json', '--quiet'], { env })
+    const r = wmrl(['exec', '--task', 'ames-sale-price', program(), '--json', '--quiet'], { env })
     expect(JSON.parse(r.stdout)).toMatchObject({ unscorable: { cause: 'grader' } })
   })
 })
@@ -128,9 +128,17 @@ describe('a submission of the wrong shape', () => {
     freshTask()
     const path = join(dir, 'q.py')
     writeFileSync(path, PROGRAM.replace('sub.to_csv', `${line}\nsub.to_csv`))
-    const r = wmrl(['exec', '--task', 'concrete-strength', path, '--json', '--quiet'], { env })
+    const r = wmrl(['exec', '--task', 'ames-sale-price', path, '--json', '--quiet'], { env })
     expect(r.status).toBe(0)
     expect(JSON.parse(r.stdout)).toMatchObject({ outcome: { kind: 'invalid-submission', code }, score: 0.2 })
+  })
+})
+
+describe('tasks to train on', () => {
+  it('that are held out are refused: exit 2, one line', () => {
+    const r = wmrl(['train', '--run', join(dir, 'run-h'), ...SMALL, '--set', 'tasks.only=["concrete-strength"]'])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, /^wmrl: tasks\.only: concrete-strength is held out/, /name tasks of split train/)
   })
 })
 

@@ -15,7 +15,7 @@ const SMALL = {
   'train.groupSize': '2',
   'train.turns': '1',
   'train.checkpointEvery': '1',
-  'tasks.only': '["concrete-strength"]',
+  'tasks.only': '["ames-sale-price"]',
   'engine.threads': '1',
 }
 
@@ -26,7 +26,7 @@ let checkpoints: { path: string; weights: string }[]
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
   run = join(dir, 'run')
-  prepare('concrete-strength', ...DEV)
+  prepare('ames-sale-price', ...DEV)
   const set = Object.entries(SMALL).flatMap(([k, v]) => ['--set', `${k}=${v}`])
   const r = wmrl(['train', '--run', run, '--quiet', ...set])
   if (r.status !== 0) throw new Error(r.stderr)

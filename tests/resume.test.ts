@@ -19,7 +19,7 @@ const ARGS = [
   '--set',
   'train.checkpointEvery=1',
   '--set',
-  'tasks.only=["concrete-strength","diamond-price","meal-delivery-time"]',
+  'tasks.only=["ames-sale-price","diamond-price","meal-delivery-time"]',
   '--set',
   'method.anchors.share=0.5',
   '--set',
@@ -32,7 +32,7 @@ const POINTS = 20
 let dir: string
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'wmrl-resume-'))
-  prepare('concrete-strength', 'diamond-price', 'meal-delivery-time')
+  prepare('ames-sale-price', 'diamond-price', 'meal-delivery-time')
 }, 900_000)
 afterAll(() => rmSync(dir, { recursive: true, force: true }))
 

@@ -13,7 +13,7 @@ let dir: string
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'wmrl-tinker-'))
   writeByteTokenizer(dir)
-  prepare('concrete-strength', 'staff-attrition')
+  prepare('ames-sale-price', 'staff-attrition')
 }, 900_000)
 afterAll(() => rmSync(dir, { recursive: true, force: true }))
 
@@ -52,7 +52,7 @@ const settings = (url: string, steps: number): string[] =>
     'train.observationTokens=64',
     'train.overviewTokens=3000',
     'train.checkpointEvery=1',
-    'tasks.only=["concrete-strength"]',
+    'tasks.only=["ames-sale-price"]',
     'method.anchors.share=0.5',
     'prediction.context=8000',
     'prediction.maxTokens=32',

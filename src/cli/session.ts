@@ -16,10 +16,11 @@ import {
   type Predictor,
   shuffledPredictor,
 } from '../judge/index.ts'
-import { loadTask, overview, preparedIds, slotNames, type Task } from '../tasks/index.ts'
+import { loadTask, overview, slotNames, type Task } from '../tasks/index.ts'
 import type { RunConfig } from '../train/index.ts'
 import type { Origin } from './origin.ts'
 import { backboneDir } from './paths.ts'
+import { checkNamed, mayTrain, noneOf, preparedOf } from './task-choice.ts'
 
 /** Tokens of an action and an observation in the embedded agent's format. */
 const NANO_LIMITS = { action: 100, observation: 14 } as const
@@ -46,28 +47,26 @@ export class TaskPool {
     })
   }
 
-  /** Prepared tasks of a split that may be trained or evaluated on. @throws ConfigError naming ids that do not exist. */
-  async select(suite: TaskRef['suite'], split: TaskRef['split'], only?: readonly string[]): Promise<TaskRef[]> {
-    const ids = await preparedIds(this.dataDir, suite)
-    for (const id of only ?? [])
-      if (!ids.includes(id))
-        throw new ConfigError(
-          'tasks',
-          `no prepared task ${id} in suite ${suite}`,
-          `run: wmrl tasks prepare ${id}, or for all of them: wmrl tasks prepare --suite ${suite}`,
-        )
-    const refs: TaskRef[] = []
-    for (const id of only ?? ids) {
-      const t = await this.task({ suite, id })
-      if (only || (t.ref.split === split && (split !== 'train' || t.card.trainable))) refs.push(t.ref)
+  /**
+   * Prepared tasks of a split that may be trained or evaluated on, or those that were named for training; `key` is where.
+   * @throws ConfigError naming what is not there, or may not be trained on
+   */
+  async select(
+    suite: TaskRef['suite'],
+    split: TaskRef['split'],
+    only?: readonly string[],
+    key = 'tasks.only',
+  ): Promise<TaskRef[]> {
+    const ids = await preparedOf(this.dataDir, suite)
+    if (only) checkNamed(suite, only, ids, key)
+    const tasks = await Promise.all((only ?? ids).map((id) => this.task({ suite, id })))
+    if (only) {
+      for (const t of tasks) mayTrain(t, key)
+      return tasks.map((t) => t.ref)
     }
-    if (refs.length === 0)
-      throw new ConfigError(
-        'tasks.suite',
-        `suite ${suite} has no prepared task of split ${split}`,
-        `run: wmrl tasks prepare --suite ${suite}`,
-      )
-    return refs
+    const refs = tasks.filter((t) => t.ref.split === split && (split !== 'train' || t.card.trainable)).map((t) => t.ref)
+    if (refs.length > 0) return refs
+    throw noneOf(suite, split)
   }
 }
 

@@ -185,7 +185,7 @@ async function trainWith(
   const { suite, split, only, little } = config.tasks
   const tasks = [
     ...(await rt.pool.select(suite, split, only)),
-    ...(little > 0 ? await rt.pool.select('small', 'train', littleIds(little)) : []),
+    ...(little > 0 ? await rt.pool.select('small', 'train', littleIds(little), 'tasks.little') : []),
   ]
   const judges = makeJudges({
     config,
