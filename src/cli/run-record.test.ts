@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { nanoFormat } from '../agent/index.ts'
-import { type Attempt, type Belief, expectedReward, keyed, type TaskRef, waits } from '../core/index.ts'
+import { type Attempt, type Belief, expectedReward, keyed, NO_COST, type TaskRef, waits } from '../core/index.ts'
 import { openOnnxEngine } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import { type Judge, storedJudge } from '../judge/index.ts'
@@ -164,6 +164,39 @@ describe('a run that an alarm stops', () => {
     expect(recordOf(run)).toEqual(recordOf(other))
     expect(lines(run)).toEqual([1, 2, 3])
   }, 120_000)
+})
+
+describe('a run stops', () => {
+  it('where too few of the wanted anchors were really executed (invariant 8)', async () => {
+    const run = join(dir, 'no-anchors')
+    const config = { alarm: { unscorableShare: 1, anchorFloor: 0.5 } }
+    const t = await train(run, 9, { broken: () => true, config })
+    expect(t).toMatchObject({ steps: 5, stoppedBy: 'anchors' })
+    expect(t.alarm).toMatch(/step 5: 0 of 5 wanted anchors were really executed; limit alarm\.anchorFloor = 0\.5/)
+    expect(inspect(run, (l) => l.checkpoints()[0]!.step)).toBe(5)
+  }, 120_000)
+
+  it.each([
+    ['executions', { executions: 5 }],
+    ['sandboxS', { sandboxS: 3.5 }],
+  ] as const)(
+    'when its budget of %s is used up, with the step that used it saved',
+    async (by, budget) => {
+      const run = join(dir, `budget-${by}`)
+      const costly: Judge = {
+        ...executed(),
+        judge: (a, s) =>
+          executed()
+            .judge(a, s)
+            .map(async (v) => ({ ...(await v), cost: { ...NO_COST, executions: 1, sandboxCpuS: 0.5 } })),
+      }
+      const t = await train(run, 9, { config: { budget }, deps: { executed: costly } })
+      // Four executions and two seconds a step.
+      expect(t).toMatchObject({ steps: 2, stoppedBy: by, totals: { executions: 8, sandboxCpuS: 4 } })
+      expect(inspect(run, (l) => l.checkpoints()[0]!.step)).toBe(2)
+    },
+    120_000,
+  )
 })
 
 describe('executions', () => {

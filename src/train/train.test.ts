@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type AgentFormat, nanoFormat, type Trajectory } from '../agent/index.ts'
-import type { Attempt, TaskRef } from '../core/index.ts'
-import { type OnnxEngine, openOnnxEngine } from '../engine/index.ts'
+import { type Attempt, NO_COST, rewardOf, type TaskRef } from '../core/index.ts'
+import { type OnnxEngine, openOnnxEngine, type Sampler } from '../engine/index.ts'
 import { NanoCodec, trainBpe } from '../engine/text/index.ts'
 import type { Judge } from '../judge/index.ts'
 import { defaultsOf, INITIAL_STATE, type MethodMode } from '../method/index.ts'
@@ -155,6 +155,45 @@ describe('a step', () => {
     expect(turns.length).toBe(4)
     expect(turns.filter((t) => 'unscorable' in t.feedback).length).toBe(without < 't2' ? 2 : 0)
   })
+  it('an evaluation shows the agent what the feedback rows said, never the final ones (failures row 52)', async () => {
+    const seen: string[] = []
+    const plain = inputs('executed-only').format
+    const format: AgentFormat = {
+      ...plain,
+      observe: async (task, observation, last) => {
+        seen.push(observation.text)
+        return plain.observe(task, observation, last)
+      },
+    }
+    const scopes: string[] = []
+    const judge: Judge = {
+      ...executed(),
+      judge: (attempts) =>
+        attempts.map(async (a) => {
+          scopes.push(a.scope)
+          const outcome = {
+            kind: 'graded',
+            score: 1,
+            percentile: a.scope === 'final' ? 0.875 : 0.25,
+            scope: a.scope,
+          } as const
+          const observation = { text: `better than ${outcome.percentile}` }
+          return { source: 'executed' as const, outcome, score: rewardOf(outcome), observation, cost: NO_COST }
+        }),
+    }
+    const turns = await evaluate(
+      await engine.frozen(signal),
+      { tasks: TASKS.slice(0, 2), samples: 2, turns: 3, seed: 1, format, executed: judge, final: true, key: 'x' },
+      signal,
+    )
+    expect(turns.every((t) => t.final && !('unscorable' in t.final) && t.final.score === 0.9375)).toBe(true)
+    expect(new Set(seen)).toEqual(new Set(['better than 0.25']))
+    // One observation a trajectory at least; the context may end it there.
+    expect(seen.length).toBeGreaterThanOrEqual(4)
+    // All of the roll-out is over before a final row is read.
+    expect(scopes.lastIndexOf('feedback')).toBeLessThan(scopes.indexOf('final'))
+  })
+
   it('takes no optimiser step without a usable group, and says why (failures row 18)', async () => {
     await using model = await engine.open('frozen', signal)
     const o = await gather(
@@ -229,6 +268,44 @@ describe('a step', () => {
       divergence: 0.02,
       lengthScore: 3,
     })
+
+  it('tells spread within groups from spread across them (failures row 7)', async () => {
+    const o = await gather(inputs('executed-only', { turns: 1 }), await engine.frozen(signal), signal)
+    const two = [0, 1].map((r) => ({ anchor: true, predicted: [null, null, null], executed: [r, r, r] }))
+    const m = metrics(
+      { ...o, evidence: two, result: { ...o.result, groups: o.result.groups.slice(0, 2) } },
+      { loss: undefined, step: undefined, none: 'no-differences' },
+    )
+    expect([m.rewardStdWithin, m.rewardStdAcross]).toEqual([0, 0.5])
+  })
+
+  it('an action without a token teaches nothing and still counts in its group’s mean (failures row 10)', async () => {
+    const frozen = await engine.frozen(signal)
+    const mute: Sampler = {
+      version: frozen.version,
+      limits: frozen.limits,
+      sample: (requests, s) =>
+        frozen.sample(requests, s).map(async (r) => {
+          const { sequences, ...rest } = await r
+          return {
+            ...rest,
+            sequences: sequences.map((q, i) =>
+              i === 0 ? { ...q, tokens: [], logprobs: [], stopReason: 'stop' as const } : q,
+            ),
+          }
+        }),
+      logprobs: (x, s) => frozen.logprobs(x, s),
+    }
+    const o = await gather(inputs('executed-only', { turns: 1 }), mute, signal)
+    o.evidence.forEach((e, g) => {
+      expect(e.executed!.every((r) => r !== null)).toBe(true)
+      const a = o.result.groups[g]!.advantages!
+      const mean = e.executed!.reduce((p: number, r) => p + r!, 0) / 3
+      expect(a[1]).toBeCloseTo(e.executed![1]! - mean, 12)
+      const taught = o.data.filter((d) => d.trajectory.group === g).map((d) => d.trajectory.index)
+      expect(taught).toEqual([1, 2])
+    })
+  })
 
   it('tells the divergence apart from the loss, where all rewards of a group are equal too (failures row 6)', async () => {
     await using model = await engine.open('frozen', signal)
