@@ -127,6 +127,19 @@ describe('the head-room', () => {
       ),
     })
     expect(h.tasks[0]).toMatchObject({ programs: 2, valid: 2 })
+    expect(h.singles.map((x) => x.program)).toEqual(
+      portablePrograms()
+        .slice(1, 3)
+        .map((p) => p.name),
+    )
+    const none = headroom(two.slice(0, 1), {
+      programs: 3,
+      width: 1,
+      boards,
+      signal,
+      scorer: scorer(() => ({ kind: 'unscorable', detail: 'no sandbox' })),
+    })
+    await expect(none).rejects.toThrow('one: none of its programs could be executed: no sandbox')
     expect(h.bestSingle.mean).toBeCloseTo(0.6, 12)
   })
 

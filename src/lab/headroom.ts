@@ -1,4 +1,4 @@
-import { keyed } from '../core/index.ts'
+import { keyed, TaskError } from '../core/index.ts'
 import { type BoardStore, position } from '../grading/index.ts'
 import type { Task, TaskCard } from '../tasks/index.ts'
 import { MULTI_TARGET, NEEDS_DENSE, NO_PROBABILITY, TAKES_MISSING, WANTS_SCALE } from './grammar/families.ts'
@@ -208,6 +208,7 @@ export async function headroom(tasks: readonly Task[], o: HeadroomOptions): Prom
   const jobs = tasks.flatMap((task) => programsFor(task.card, o.programs).map((p) => ({ task, ...p })))
   let done = 0
   let cached = 0
+  const trouble = new Map<string, string>()
   const percentiles = await pool(
     jobs.map((j) => async (): Promise<number | null | undefined> => {
       o.signal.throwIfAborted()
@@ -215,7 +216,10 @@ export async function headroom(tasks: readonly Task[], o: HeadroomOptions): Prom
       if (r.kind !== 'unscorable' && r.cached) cached++
       o.progress?.(++done, jobs.length, cached)
       // Trouble of ours is no score: the program leaves the comparison on this task.
-      if (r.kind === 'unscorable') return undefined
+      if (r.kind === 'unscorable') {
+        trouble.set(j.task.card.id, r.detail)
+        return undefined
+      }
       if (r.kind === 'failed') return null
       const board = o.boards.scores(j.task.ref, 'feedback')
       return position(r.scores.feedback!, board, j.task.card.metric.higherIsBetter).percentile
@@ -225,15 +229,18 @@ export async function headroom(tasks: readonly Task[], o: HeadroomOptions): Prom
   const rows = jobs.map((j, i) => ({ task: j.task.card.id, name: j.name, p: percentiles[i] }))
   const perTask = tasks.map((t): HeadroomTask => {
     const own = rows.filter((r) => r.task === t.card.id && r.p !== undefined)
+    if (own.length === 0)
+      throw new TaskError(`${t.card.id}: none of its programs could be executed: ${trouble.get(t.card.id) ?? ''}`)
     const best = own.reduce((a, b) => ((b.p ?? -1) > (a.p ?? -1) ? b : a), own[0]!)
     const valid = own.filter((r) => r.p !== null).length
     return { id: t.card.id, best: best.p ?? 0, bestProgram: best.name, programs: own.length, valid }
   })
   const singles = portablePrograms()
     .slice(0, o.programs)
-    .map(({ name }) => {
+    .flatMap(({ name }) => {
       const own = rows.filter((r) => r.name === name && r.p !== undefined)
-      return { program: name, mean: own.reduce((s, r) => s + (r.p ?? 0), 0) / Math.max(1, own.length) }
+      // What nowhere came to an end has no mean, least of all 0.
+      return own.length === 0 ? [] : [{ program: name, mean: own.reduce((s, r) => s + (r.p ?? 0), 0) / own.length }]
     })
     .sort((a, b) => b.mean - a.mean)
   const bestSingle = singles[0]!
