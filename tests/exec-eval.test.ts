@@ -50,6 +50,28 @@ const evaluated = (): Record<string, (string | undefined)[]> => {
   }
 }
 
+/** A copy of the run, for tests that take something from it. */
+const copyOfRun = (name: string): string => {
+  const to = join(dir, name)
+  cpSync(run, to, { recursive: true })
+  return to
+}
+
+it('replay recomputes from the ledger: a changed or missing config.yaml changes nothing, for fidelity and eval neither', () => {
+  const copy = copyOfRun('no-config')
+  const config = join(copy, 'config.yaml')
+  const before = wmrl(['replay', copy])
+  expect(before.stdout).toMatch(/^2 steps, \d+ numbers compared, 0 differences\n$/)
+  writeFileSync(config, readFileSync(config, 'utf8').replace(/lambda: .*/, 'lambda: 0.9'))
+  expect(wmrl(['replay', copy])).toMatchObject({ status: 0, stdout: before.stdout })
+  rmSync(config)
+  expect(wmrl(['replay', copy])).toMatchObject({ status: 0, stdout: before.stdout })
+  expect(wmrl(['fidelity', copy]).status).toBe(0)
+  const r = wmrl(['eval', copy, '--split', 'dev', '--samples', '1', '--json', '--quiet'])
+  expect(r.stderr).toBe('')
+  expect(JSON.parse(r.stdout)).toMatchObject({ n: DEV.length })
+})
+
 describe('wmrl eval', () => {
   it('takes a run, which means its newest checkpoint, or a checkpoint of it; each is kept under its weights', () => {
     const one = (what: string): void => {

@@ -19,10 +19,10 @@ import { pace, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { openEngine } from '../open-engine.ts'
 import { sameOrigin } from '../origin.ts'
+import { configOfRun } from '../run-config.ts'
 import { savedRuns } from '../run-record.ts'
 import { needRun, openRuntime, type Runtime } from '../runtime.ts'
 import { makeJudges, type OpenEngine } from '../session.ts'
-import { configOf } from './train.ts'
 
 export function evalCommand(program: Command): void {
   program
@@ -54,7 +54,7 @@ export function evalCommand(program: Command): void {
           const turns = o.turns === undefined ? undefined : count('--turns', o.turns)
           const frozen = where === 'frozen'
           const { dir, checkpoint } = frozen ? {} : agentAt(where)
-          const config = dir === undefined ? loadConfig({ env: process.env }) : configOf(dir)
+          const config = dir === undefined ? loadConfig({ env: process.env }) : configOfRun(dir)
           const scratch = mkdtempSync(join(tmpdir(), 'wmrl-eval-'))
           try {
             const { workers, limits } = config.executor

@@ -5,8 +5,8 @@ import { RunLedger } from '../../ledger/index.ts'
 import { replay } from '../../report/index.ts'
 import { methodOf, type RunConfig } from '../../train/index.ts'
 import { Failed, run } from '../command.ts'
+import { configToReplay } from '../run-config.ts'
 import { needRun } from '../runtime.ts'
-import { configOf } from './train.ts'
 
 export function replayCommand(program: Command): void {
   program
@@ -17,9 +17,9 @@ export function replayCommand(program: Command): void {
     .action(
       run(async ({ out, signal }, dir: string) => {
         const db = needRun(dir)
-        const config = configOf(dir)
         const ledger = RunLedger.openReadOnly(db)
         try {
+          const config = configToReplay(dir, ledger)
           const r = await replay(ledger, methodOf(config), {
             predictedScore: scorer(config, signal),
             seed: config.seed,

@@ -25,7 +25,8 @@ import { expectedCost } from '../expected-cost.ts'
 import { openEngine } from '../open-engine.ts'
 import { keepOrigin } from '../origin.ts'
 import { runsDir } from '../paths.ts'
-import { checkpointDir, runRecord, savedConfig, sweepCheckpoints } from '../run-record.ts'
+import { configFile, configOf, keepConfig, recordedConfig } from '../run-config.ts'
+import { checkpointDir, runRecord, sweepCheckpoints } from '../run-record.ts'
 import { lockRun, makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
 import { makeJudges } from '../session.ts'
 import { littleIds } from '../wiring.ts'
@@ -84,9 +85,7 @@ function resolveConfig(dir: string, file: string | undefined, flags: TrainFlags)
 function configIn(db: string): RunConfig | undefined {
   const ledger = RunLedger.openReadOnly(db)
   try {
-    const saved = savedConfig(ledger)
-    // Keys of later versions get their defaults.
-    return saved && loadConfig({ base: { ...saved } })
+    return recordedConfig(ledger)
   } finally {
     ledger.close()
   }
@@ -181,6 +180,7 @@ async function trainWith(
 ): Promise<TrainingReport> {
   await using nano = await openEngine(out, config, checkpointDir(dir), signal)
   keepOrigin(ledger, dir, nano.origin, (line) => out.log(line))
+  keepConfig(ledger, config)
   writeWhole(configFile(dir), stringify(config))
   const { suite, split, only, little } = config.tasks
   const tasks = [
@@ -326,11 +326,4 @@ function dryRun(out: Out, config: RunConfig, dir: string): void {
       `# all-executed training would start ${expected.allExecutedEquivalent} programs`,
     ].join('\n'),
   )
-}
-
-const configFile = (dir: string): string => join(dir, 'config.yaml')
-
-/** Resolved configuration of a run directory. */
-export function configOf(dir: string): RunConfig {
-  return loadConfig({ file: configFile(dir) })
 }
