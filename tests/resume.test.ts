@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -24,6 +24,9 @@ const ARGS = [
   'method.anchors.share=0.5',
   '--set',
   'executor.cache=false',
+  // A program that ends near its limit may end on either side of it, and a resumed run executes some again.
+  '--set',
+  'executor.limits=board',
   '--set',
   'engine.threads=1',
 ]
@@ -72,14 +75,20 @@ function record(run: string): unknown {
   }
 }
 
-/** Starts a run and kills it with SIGKILL after `ms`, unless it ended before. */
-function killed(run: string, ms: number): Promise<'killed' | 'ended'> {
+/** Starts a run and kills it with SIGKILL `ms` after its start or after its first step, unless it ended before. */
+function killed(run: string, from: 'start' | 'first step', ms: number): Promise<'killed' | 'ended'> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [cli, 'train', '--run', run, ...ARGS, '--quiet'], {
       cwd: root,
       stdio: 'ignore',
     })
-    const timer = setTimeout(() => child.kill('SIGKILL'), ms)
+    let timer: NodeJS.Timeout | undefined
+    const arm = (): void => {
+      if (from === 'start' || existsSync(join(run, 'metrics.jsonl')))
+        timer = setTimeout(() => child.kill('SIGKILL'), ms)
+      else timer = setTimeout(arm, 20)
+    }
+    arm()
     child.once('exit', (_, signal) => {
       clearTimeout(timer)
       resolve(signal === 'SIGKILL' ? 'killed' : 'ended')
@@ -105,12 +114,27 @@ describe('a run that is killed', () => {
     expect(first.stderr).toBe('')
     expect(first.status).toBe(0)
     const reference = record(whole)
+    const steps = readFileSync(join(whole, 'metrics.jsonl'), 'utf8').trim().split('\n')
+    const later = steps.slice(1).map((l) => {
+      const { rollout, update, commit } = (JSON.parse(l) as { seconds: Record<string, number> }).seconds
+      return 1000 * (rollout! + update! + commit!)
+    })
     let kills = 0
+    let inSteps = 0
     for (let k = 0; k < POINTS; k++) {
       const run = join(dir, `killed-${k}`)
-      // From before the engine is open to just before the end; each a different moment of a step.
-      const how = await killed(run, (took * (k + 1)) / (POINTS + 1))
+      // A quarter from before the engine is open into the first step; the others at different moments of those after it.
+      const early = Math.ceil(POINTS / 4)
+      const how =
+        k < early
+          ? await killed(run, 'start', (0.6 * took * (k + 1)) / early)
+          : await killed(
+              run,
+              'first step',
+              (later.reduce((a, b) => a + b, 0) * (k - early)) / Math.max(1, POINTS - early),
+            )
       if (how === 'killed') kills++
+      if (how === 'killed' && k >= early) inSteps++
       const resume =
         readdirSync(dir).includes(`killed-${k}`) &&
         readdirSync(run).includes('run.db') &&
@@ -124,6 +148,7 @@ describe('a run that is killed', () => {
       rmSync(run, { recursive: true, force: true })
     }
     expect(kills).toBeGreaterThan(POINTS / 2)
+    expect(inSteps).toBeGreaterThan(POINTS / 3)
     const replayed = wmrl(['replay', whole, '--json'])
     expect(JSON.parse(replayed.stdout)).toMatchObject({ steps: 3, differences: 0 })
   }, 1_200_000)
