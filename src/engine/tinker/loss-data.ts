@@ -1,5 +1,6 @@
 import { EngineError } from '../../core/index.ts'
 import type { Datum, Loss } from '../contract.ts'
+import { undoReduction } from '../reduction.ts'
 import { shifted } from './shift.ts'
 import type { WireDatum } from './wire/messages.ts'
 
@@ -163,7 +164,7 @@ function ratioData(
   of: (d: Datum, t: number, i: number) => { old: number; advantage: number },
 ): WireDatum[] {
   return data.map((d, i) => {
-    const undo = server.reduction === 'sum' ? 1 : actionTokens(d) * data.length
+    const undo = undoReduction(server.reduction, actionTokens(d), data.length)
     const values = d.mask.map((m, t) => (m === 1 ? of(d, t, i) : { old: 0, advantage: 0 }))
     return shifted(d.tokens, {
       logprobs: values.map((v) => v.old),
