@@ -2,7 +2,7 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { appendFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { AgentFormat, Trajectory } from '../agent/index.ts'
-import { type Cost, EngineError, messageOf, overdueLine, type TaskRef, type Verdict, waits } from '../core/index.ts'
+import { EngineError, messageOf, overdueLine, type TaskRef, waits } from '../core/index.ts'
 import type { Checkpoint, Engine, Model, Sampler } from '../engine/index.ts'
 import type { Judge } from '../judge/index.ts'
 import { INITIAL_STATE, type MethodState } from '../method/index.ts'
@@ -11,16 +11,8 @@ import { LoopLag } from './loop-lag.ts'
 import { countReasons, metricsOf, type StepMetrics } from './metrics.ts'
 import type { RunRecord, SavedRun } from './record.ts'
 import { RollAhead } from './roll-ahead.ts'
-import {
-  gather,
-  type RolledStep,
-  roll,
-  type StepInputs,
-  type StepOutcome,
-  settle,
-  type UpdateReport,
-  update,
-} from './step.ts'
+import { gather, type RolledStep, roll, type StepInputs, type StepOutcome, settle, update } from './step.ts'
+import { add, addDev, type DevResult, NOTHING, overBudget, type Totals, timed } from './totals.ts'
 
 /** What a checkpoint restores beside weights and optimiser: everything else that the next step depends on. */
 export interface RunState {
@@ -33,58 +25,7 @@ export interface RunState {
   readonly devBefore?: number | null
 }
 
-/** Itemised costs of training so far (invariant 12), over all processes that worked on the run. */
-export interface Totals {
-  readonly executions: number
-  readonly attemptsExecuted: number
-  readonly predictions: number
-  readonly sandboxCpuS: number
-  readonly sandboxWallS: number
-  readonly sampledTokens: number
-  readonly predictedTokens: number
-  readonly trainedTokens: number
-  readonly optimiserSteps: number
-  /** Groups that were to be executed, and those of them with two executed members or more. */
-  readonly anchorsWanted: number
-  readonly anchorsRealised: number
-  /** Of dev evaluations, which are in no other entry. */
-  readonly devExecutions: number
-  readonly devSandboxCpuS: number
-  /** Part of `wallS`. */
-  readonly devWallS: number
-  /** Of the engine: sampling and training the policy, and whatever the frozen backbone computed. */
-  readonly policyCpuS: number
-  readonly frozenCpuS: number
-  readonly wallS: number
-}
-const NOTHING: Totals = {
-  executions: 0,
-  attemptsExecuted: 0,
-  predictions: 0,
-  sandboxCpuS: 0,
-  sandboxWallS: 0,
-  sampledTokens: 0,
-  predictedTokens: 0,
-  trainedTokens: 0,
-  optimiserSteps: 0,
-  anchorsWanted: 0,
-  anchorsRealised: 0,
-  devExecutions: 0,
-  devSandboxCpuS: 0,
-  devWallS: 0,
-  policyCpuS: 0,
-  frozenCpuS: 0,
-  wallS: 0,
-}
-
 export type StoppedBy = 'steps' | 'executions' | 'sandboxS' | 'wallS' | 'interrupted' | 'unscorable' | 'anchors'
-
-/** Executed score of dev tasks, null where nothing could be scored, and what it cost. */
-export interface DevResult {
-  readonly score: number | null
-  readonly executions: number
-  readonly sandboxCpuS: number
-}
 
 export interface LoopDeps {
   readonly config: RunConfig
@@ -420,14 +361,7 @@ function reasons(ts: readonly Trajectory[]): string {
   const first = ts.find((t) => t.unscorable)?.unscorable?.detail ?? ''
   return `${Object.entries(counts)
     .map(([k, n]) => `${k} ${n}`)
-    .join(', ')}; first: ${first.slice(0, 120)}`
-}
-
-function overBudget(c: RunConfig, t: Totals): StoppedBy | undefined {
-  if (c.budget.executions !== undefined && t.executions >= c.budget.executions) return 'executions'
-  if (c.budget.sandboxS !== undefined && t.sandboxCpuS >= c.budget.sandboxS) return 'sandboxS'
-  if (c.budget.wallS !== undefined && t.wallS >= c.budget.wallS) return 'wallS'
-  return undefined
+    .join(', ')}; first: ${first.slice(0, 400)}`
 }
 
 async function save(d: LoopDeps, model: Model, state: RunState, signal: AbortSignal): Promise<Checkpoint> {
@@ -435,35 +369,3 @@ async function save(d: LoopDeps, model: Model, state: RunState, signal: AbortSig
   for (const gone of d.record.commitCheckpoint(checkpoint, state)) await rm(gone, { force: true, recursive: true })
   return checkpoint
 }
-
-const verdictsOf = (o: StepOutcome): Verdict[] =>
-  o.trajectories.flatMap((t) => t.turns.flatMap((x) => (x.shadow ? [x.verdict, x.shadow] : [x.verdict])))
-
-function add(t: Totals, o: StepOutcome, u: UpdateReport): Totals {
-  const verdicts = verdictsOf(o)
-  const sum = (f: (c: Cost) => number): number => verdicts.reduce((s, v) => s + f(v.cost), 0)
-  return {
-    ...t,
-    executions: t.executions + sum((c) => c.executions),
-    attemptsExecuted: t.attemptsExecuted + verdicts.filter((v) => v.source === 'executed').length,
-    predictions: t.predictions + verdicts.filter((v) => v.source === 'predicted').length,
-    sandboxCpuS: t.sandboxCpuS + sum((c) => c.sandboxCpuS),
-    sandboxWallS: t.sandboxWallS + sum((c) => c.sandboxWallS),
-    sampledTokens: t.sampledTokens + o.trajectories.reduce((s, x) => s + x.mask.reduce((a, b) => a + b, 0), 0),
-    predictedTokens: t.predictedTokens + sum((c) => c.predictedTokens),
-    trainedTokens: t.trainedTokens + (u.step ? o.data.reduce((s, x) => s + x.datum.tokens.length, 0) : 0),
-    optimiserSteps: t.optimiserSteps + (u.step?.applied ? 1 : 0),
-  }
-}
-
-async function timed(now: () => number, result: Promise<DevResult>): Promise<DevResult & { readonly wallS: number }> {
-  const t0 = now()
-  return { ...(await result), wallS: (now() - t0) / 1000 }
-}
-
-const addDev = (t: Totals, dev: Awaited<ReturnType<typeof timed>>): Totals => ({
-  ...t,
-  devExecutions: t.devExecutions + dev.executions,
-  devSandboxCpuS: t.devSandboxCpuS + dev.sandboxCpuS,
-  devWallS: t.devWallS + dev.wallS,
-})
