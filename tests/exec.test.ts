@@ -1,9 +1,10 @@
-import { execFileSync } from 'node:child_process'
-import { chmodSync, cpSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { chmodSync, cpSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { home, solutionsPython } from '../src/cli/paths.ts'
+import { processIds, processTree, startTime } from '../src/sandbox/proc.ts'
 import { isRoot } from '../src/sandbox/testing/environment.ts'
 import { ORDINARY_UID, runAsOrdinaryUser } from '../src/sandbox/testing/ordinary-user.ts'
 import { cli, prepare, root, wmrl } from './helpers.ts'
@@ -27,6 +28,16 @@ const exec = (code: string, ...flags: string[]) => {
   expect(r.stderr).toBe('')
   return { status: r.status, json: JSON.parse(r.stdout) as Record<string, never> }
 }
+
+/** Whether a process of the command `sleep MARK` lives, in whatever namespace. */
+const runs = (mark: string): boolean =>
+  processIds().some((p) => {
+    try {
+      return readFileSync(`/proc/${p}/cmdline`, 'utf8').startsWith(`sleep\0${mark}`)
+    } catch {
+      return false
+    }
+  })
 
 const GOOD = `import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
@@ -76,6 +87,30 @@ describe('wmrl exec', () => {
   ])('tells %s apart', (_, code, outcome, score, limits = 'demo') => {
     const { json } = exec(code, '--no-cache', '--limits', limits)
     expect(json).toMatchObject({ outcome, score })
+  })
+  // Failures row 44. At the first moment the sandbox is being made, at the second a program runs in it.
+  it.each([
+    ['while the sandbox is being made', 0],
+    ['while a program runs', 1],
+  ])('Ctrl-C twice %s ends at once and leaves no process', async (_, at) => {
+    const mark = `4${process.pid}${at}`
+    const path = join(dir, 'sleeper.py')
+    writeFileSync(path, `import subprocess\nsubprocess.run(["sleep", "${mark}"])\n`)
+    const args = [cli, 'exec', '--task', 'concrete-strength', path, '--no-cache', '--quiet']
+    const child = spawn(process.execPath, args, { cwd: root, stdio: 'ignore' })
+    const ended = new Promise((r) => child.once('exit', r))
+    const below = (): number[] => processTree(child.pid!).filter((p) => p !== child.pid)
+    while (child.exitCode === null && (at === 0 ? below().length === 0 : !runs(mark)))
+      await new Promise((r) => setTimeout(r, 10))
+    const children = below().map((p) => [p, startTime(p)] as const)
+    expect(children.length).toBeGreaterThan(0)
+    child.kill('SIGINT')
+    child.kill('SIGINT')
+    expect(await ended).toBe(130)
+    const left = (): number =>
+      children.filter(([p, started]) => started !== undefined && startTime(p) === started).length
+    for (let k = 0; k < 200 && (left() > 0 || runs(mark)); k++) await new Promise((r) => setTimeout(r, 50))
+    expect([left(), runs(mark)]).toEqual([0, false])
   })
   it('keeps a program from answers, network and other files', () => {
     const code = `import os, socket
