@@ -1,5 +1,6 @@
 import { ConfigError } from '../core/index.ts'
 import type { RunLedger } from '../ledger/index.ts'
+import { hasBegun } from './run-record.ts'
 
 /**
  * Which backbone a run's tokens and weights belong to. A checkpoint alone does not say: read with another tokenizer of the
@@ -21,10 +22,10 @@ const PARTS = ['tokenizer', 'template', 'weights'] as const
 
 /** Notes the backbone of a run that begins, and compares that of one that goes on. @throws ConfigError as `sameOrigin` */
 export function keepOrigin(ledger: RunLedger, run: string, now: Origin, log: (line: string) => void): void {
-  const begun = ledger.steps().length > 0 || ledger.checkpoints().length > 0
+  const begun = hasBegun(ledger)
   const certain = !begun || sameOrigin(ledger, run, now, log)
   // Where nothing tells whether they are the same, a note of the present one would pass for knowledge later.
-  if (certain && ledger.meta(KEY) === undefined) {
+  if (certain && (!begun || ledger.meta(KEY) === undefined)) {
     const { where: _where, ...digests } = now
     ledger.setMeta(KEY, JSON.stringify(digests))
   }

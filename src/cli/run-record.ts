@@ -19,6 +19,10 @@ interface Saved {
 
 export const checkpointDir = (runDir: string): string => join(runDir, 'checkpoints')
 
+/** Whether a ledger holds anything that was computed or paid for. One that could not start, or was killed before, does not. */
+export const hasBegun = (ledger: RunLedger): boolean =>
+  ledger.steps().length > 0 || ledger.checkpoints().length > 0 || ledger.verdictCount() > 0
+
 /** Adapts the ledger to the training loop's port. */
 export function runRecord(ledger: RunLedger, runDir: string, config: RunConfig): RunRecord {
   return {

@@ -94,19 +94,25 @@ export interface NanoEngine extends OpenEngine {
   readonly codec: NanoCodec
 }
 
+/** A backbone's files. @throws ConfigError naming the one that is not there */
+export function backboneAt(folder: string | undefined): { dir: string; weights: string; tokenizer: string } {
+  const dir = folder ?? backboneDir()
+  const [weights, tokenizer] = [join(dir, 'model.safetensors'), join(dir, 'tokenizer.json')]
+  for (const path of [weights, tokenizer])
+    if (!existsSync(path))
+      throw new ConfigError(
+        'engine.backbone',
+        `${path} does not exist`,
+        'run: npm run pretrain, or point engine.backbone at a folder that has it',
+      )
+  return { dir, weights, tokenizer }
+}
+
 export async function openNano(
   opts: { backbone?: string | undefined; threads: number; checkpointDir: string },
   signal: AbortSignal,
 ): Promise<NanoEngine> {
-  const dir = opts.backbone ?? backboneDir()
-  const weights = join(dir, 'model.safetensors')
-  if (!existsSync(weights))
-    throw new ConfigError(
-      'engine.backbone',
-      `${weights} does not exist`,
-      'run: npm run pretrain, or point engine.backbone at a folder that has it',
-    )
-  const tokenizer = join(dir, 'tokenizer.json')
+  const { dir, weights, tokenizer } = backboneAt(opts.backbone)
   const codec = NanoCodec.load(tokenizer)
   const engine = await openOnnxEngine({ backbone: weights, checkpointDir: opts.checkpointDir, threads: opts.threads })
   const frozen = await engine.frozen(signal)

@@ -37,23 +37,15 @@ export async function openTinker(
   signal: AbortSignal,
 ): Promise<TinkerOpen> {
   const { engine: e, train, prediction } = config
-  if (!e.url)
-    throw new ConfigError(
-      'engine.url',
-      'is not set',
-      'give the base URL of the server, for example http://127.0.0.1:8000',
-    )
-  const tokenizerDir = textDir(config)
+  const { url, tokenizerDir } = checkTinker(config)
   const directory = readText(tokenizerDir)
   const dialogue = new ChatDialogue(directory, { thinking: e.thinking })
-  sameText(stateDir, directory)
+  const keepText = sameText(stateDir, directory)
   const method = methodOf(config)
   const predicts = usesPredictions(method.mode) && prediction.control !== 'oracle'
-  if (prediction.by === 'chat' && !(prediction.url && prediction.model))
-    throw new ConfigError('prediction.url', 'a chat world model needs prediction.url and prediction.model')
   const engine = await openTinkerEngine(
     {
-      url: e.url,
+      url,
       ...(e.worldModelUrl ? { worldModelUrl: e.worldModelUrl } : {}),
       ...(e.model ? { model: e.model } : {}),
       ...(process.env.TINKER_API_KEY ? { apiKey: process.env.TINKER_API_KEY } : {}),
@@ -78,6 +70,7 @@ export async function openTinker(
     signal,
   )
   const frozen = await engine.frozen(signal)
+  keepText()
   const predictors: ChatPredictor[] = []
   return {
     engine,
@@ -106,6 +99,21 @@ export async function openTinker(
   }
 }
 
+/** What a configuration lacks for a server. @throws ConfigError naming the key */
+export function checkTinker(config: RunConfig): { url: string; tokenizerDir: string } {
+  const { engine, prediction } = config
+  if (!engine.url)
+    throw new ConfigError(
+      'engine.url',
+      'is not set',
+      'give the base URL of the server, for example http://127.0.0.1:8000',
+    )
+  const tokenizerDir = textDir(config)
+  if (prediction.by === 'chat' && !(prediction.url && prediction.model))
+    throw new ConfigError('prediction.url', 'a chat world model needs prediction.url and prediction.model')
+  return { url: engine.url, tokenizerDir }
+}
+
 /** A server on this machine may be given its model by folder, which then holds the tokenizer too. */
 function textDir(config: RunConfig): string {
   const { tokenizer, model } = config.engine
@@ -116,6 +124,8 @@ function textDir(config: RunConfig): string {
       'is not set',
       'give the folder with the model’s tokenizer.json, tokenizer_config.json and config.json',
     )
+  if (!existsSync(dir))
+    throw new ConfigError('engine.tokenizer', `${dir} does not exist`, 'give the folder of the model’s own tokenizer')
   return dir
 }
 
@@ -129,20 +139,26 @@ function readText(dir: string): TokenizerDirectory {
   }
 }
 
-/** A run goes on with the text that it began with: another template would train on other prompts without a word. */
-function sameText(stateDir: string, d: TokenizerDirectory): void {
-  mkdirSync(stateDir, { recursive: true })
+/**
+ * A run goes on with the text that it began with: another template would train on other prompts without a word. Returns how to
+ * note it, once the engine is open: a run that could not start must not hold a later one to its text.
+ */
+function sameText(stateDir: string, d: TokenizerDirectory): () => void {
   const path = join(stateDir, 'text.json')
   const now = { template: d.template.hash, tokenizer: d.hash }
-  if (existsSync(path)) {
-    const was = JSON.parse(readFileSync(path, 'utf8')) as typeof now
-    if (was.template !== now.template || was.tokenizer !== now.tokenizer)
-      throw new ConfigError(
-        'engine.tokenizer',
-        `${was.template !== now.template ? 'its chat template' : 'its tokenizer'} is not the one that this run began with`,
-        'give the same folder, or start a new run',
-      )
-  } else writeFileSync(path, `${JSON.stringify(now)}\n`)
+  if (!existsSync(path))
+    return () => {
+      mkdirSync(stateDir, { recursive: true })
+      writeFileSync(path, `${JSON.stringify(now)}\n`)
+    }
+  const was = JSON.parse(readFileSync(path, 'utf8')) as typeof now
+  if (was.template !== now.template || was.tokenizer !== now.tokenizer)
+    throw new ConfigError(
+      'engine.tokenizer',
+      `${was.template !== now.template ? 'its chat template' : 'its tokenizer'} is not the one that this run began with`,
+      'give the same folder, or start a new run',
+    )
+  return () => {}
 }
 
 const fullOverview =

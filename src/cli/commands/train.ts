@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import { stringify } from 'yaml'
-import { ConfigError, type Cost, messageOf, type VerdictStore } from '../../core/index.ts'
+import { ConfigError, type Cost, messageOf, type TaskRef, type VerdictStore } from '../../core/index.ts'
 import type { Sampler } from '../../engine/index.ts'
 import { storedJudge } from '../../judge/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
@@ -22,13 +22,13 @@ import { checkCapacity } from '../capacity.ts'
 import { type CommandContext, Failed, Interrupted, type Out, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { expectedCost } from '../expected-cost.ts'
-import { openEngine } from '../open-engine.ts'
+import { checkEngine, openEngine } from '../open-engine.ts'
 import { keepOrigin } from '../origin.ts'
-import { runsDir } from '../paths.ts'
+import { dataDir, runsDir } from '../paths.ts'
 import { configFile, configOf, keepConfig, recordedConfig } from '../run-config.ts'
-import { checkpointDir, runRecord, sweepCheckpoints } from '../run-record.ts'
+import { checkpointDir, hasBegun, runRecord, sweepCheckpoints } from '../run-record.ts'
 import { lockRun, makeRunDir, openRuntime, type Runtime } from '../runtime.ts'
-import { makeJudges } from '../session.ts'
+import { makeJudges, TaskPool } from '../session.ts'
 import { littleIds } from '../wiring.ts'
 
 interface TrainFlags {
@@ -61,11 +61,14 @@ export function trainCommand(program: Command): void {
     )
 }
 
-/** A resumed run keeps its own configuration; a file and keys given now go over it. */
+/**
+ * A resumed run keeps its own configuration; a file and keys given now go over it. A folder whose run never began (it could not
+ * start, say) is no run: the corrected command begins in it.
+ */
 function resolveConfig(dir: string, file: string | undefined, flags: TrainFlags): RunConfig {
   const db = join(dir, 'run.db')
   if (!flags.resume) {
-    if (existsSync(db))
+    if (existsSync(db) && inLedger(db, hasBegun))
       throw new ConfigError(
         '--run',
         `${dir} already holds a run`,
@@ -73,7 +76,7 @@ function resolveConfig(dir: string, file: string | undefined, flags: TrainFlags)
       )
     return loadConfig({ file, set: flags.set, env: process.env })
   }
-  const recorded = existsSync(db) ? configIn(db) : undefined
+  const recorded = existsSync(db) ? inLedger(db, recordedConfig) : undefined
   if (!recorded && !existsSync(configFile(dir)))
     throw new ConfigError('--resume', `${dir} holds no run`, 'give the folder of an earlier run with --run')
   const base = existsSync(configFile(dir)) ? configOf(dir) : recorded!
@@ -82,10 +85,10 @@ function resolveConfig(dir: string, file: string | undefined, flags: TrainFlags)
   return config
 }
 
-function configIn(db: string): RunConfig | undefined {
+function inLedger<T>(db: string, f: (l: RunLedger) => T): T {
   const ledger = RunLedger.openReadOnly(db)
   try {
-    return recordedConfig(ledger)
+    return f(ledger)
   } finally {
     ledger.close()
   }
@@ -140,6 +143,9 @@ export async function runTraining(
   // Before anything is made: a run that cannot start leaves no folder.
   for (const warning of checkCapacity(o.runtime?.workers ?? workers ?? availableParallelism(), limits))
     ctx.out.log(warning)
+  checkEngine(config)
+  const tasks = await tasksOf(o.runtime?.pool ?? new TaskPool(dataDir()), config)
+  await using own = o.runtime ? undefined : await openRuntime({ cache, workers, limits })
   makeRunDir(dir)
   using _lock = lockRun(dir)
   // Constants that the mode decides are written out: they may change between versions, a run's may not.
@@ -149,11 +155,27 @@ export async function runTraining(
     // A run that goes on keeps its own until it is known that it can.
     if (!existsSync(configFile(dir))) writeWhole(configFile(dir), stringify(resolved))
     sweepCheckpoints(ledger, dir)
-    if (o.runtime) return await trainWith(ctx, resolved, dir, ledger, o.runtime, o)
-    await using rt = await openRuntime({ cache, workers, limits })
-    return await trainWith(ctx, resolved, dir, ledger, rt, o)
+    return await trainWith(ctx, resolved, dir, ledger, (o.runtime ?? own)!, tasks, o)
   } finally {
     ledger.close()
+  }
+}
+
+interface RunTasks {
+  readonly train: readonly TaskRef[]
+  /** Those of the evaluations inside training; none where there are none. */
+  readonly dev: readonly TaskRef[]
+}
+
+/** What a run trains on and looks at. @throws ConfigError naming the key */
+async function tasksOf(pool: TaskPool, { tasks, train }: RunConfig): Promise<RunTasks> {
+  const { suite, split, only, little } = tasks
+  return {
+    train: [
+      ...(await pool.select(suite, split, only)),
+      ...(little > 0 ? await pool.select('small', 'train', littleIds(little), 'tasks.little') : []),
+    ],
+    dev: train.evalEvery > 0 ? await pool.select('builtin', 'dev') : [],
   }
 }
 
@@ -176,17 +198,13 @@ async function trainWith(
   dir: string,
   ledger: RunLedger,
   rt: Runtime,
+  tasks: RunTasks,
   o: TrainingOptions,
 ): Promise<TrainingReport> {
   await using nano = await openEngine(out, config, checkpointDir(dir), signal)
   keepOrigin(ledger, dir, nano.origin, (line) => out.log(line))
   keepConfig(ledger, config)
   writeWhole(configFile(dir), stringify(config))
-  const { suite, split, only, little } = config.tasks
-  const tasks = [
-    ...(await rt.pool.select(suite, split, only)),
-    ...(little > 0 ? await rt.pool.select('small', 'train', littleIds(little), 'tasks.little') : []),
-  ]
   const judges = makeJudges({
     config,
     pool: rt.pool,
@@ -197,12 +215,11 @@ async function trainWith(
   })
   const executed = storedJudge(judges.executed, ledger satisfies VerdictStore)
   const format = nano.format(rt.pool)
-  const devTasks = config.train.evalEvery > 0 ? await rt.pool.select('builtin', 'dev') : []
   const evaluateDev = async (sampler: Sampler, step: number, s: AbortSignal): Promise<DevResult> => {
     const turns = await evaluate(
       sampler,
       {
-        tasks: devTasks,
+        tasks: tasks.dev,
         samples: config.train.devSamples,
         turns: config.train.turns,
         seed: config.seed,
@@ -222,14 +239,14 @@ async function trainWith(
       runDir: dir,
       engine: nano.engine,
       frozen: nano.frozen,
-      tasks,
+      tasks: tasks.train,
       executed,
       predicted: judges.predicted,
       format,
       record: runRecord(ledger, dir, config),
       now: () => performance.now(),
       log: (line) => out.log(line),
-      ...(devTasks.length > 0 ? { evaluateDev } : {}),
+      ...(tasks.dev.length > 0 ? { evaluateDev } : {}),
       onStep: (m, t) => {
         o.onStep?.(m, t)
         if (!o.onStep) out.progress(stepLine(m, t, config), { last: m.step === config.train.steps })
