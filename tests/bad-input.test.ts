@@ -1,11 +1,21 @@
-import { execFileSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { home } from '../src/cli/paths.ts'
 import { RunLedger } from '../src/ledger/index.ts'
-import { prepare, wmrl } from './helpers.ts'
+import { prepare, root, wmrl } from './helpers.ts'
 
 const SMALL = [
   '--set',
@@ -76,6 +86,13 @@ describe('configuration', () => {
     expect(r.status).toBe(2)
     oneLine(r.stderr, /none\.yaml/)
   })
+  it('in a file that is not UTF-8: the file and the fix', () => {
+    const bad = join(dir, 'latin.yaml')
+    writeFileSync(bad, Buffer.from([...Buffer.from('seed: 1 # gr'), 0xfc, 0x0a]))
+    const r = wmrl(['train', bad, '--dry-run'])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, /latin\.yaml: is not UTF-8 text; save it as UTF-8/)
+  })
   it('of an unknown command or flag: exit 2', () => {
     expect(wmrl(['trian']).status).toBe(2)
     expect(wmrl(['train', '--steps', '3']).status).toBe(2)
@@ -103,18 +120,60 @@ describe('a task', () => {
     expect(r.status).toBe(1)
     oneLine(r.stderr, /task\.json/, /wmrl tasks prepare/)
   })
-  it('without answers is unscorable, never a low score', () => {
-    const t = freshTask()
-    rmSync(join(t, 'private'), { recursive: true })
-    const r = wmrl(['exec', '--task', 'ames-sale-price', program(), '--json', '--quiet'], { env })
+  it.each<[string, RegExp, (task: string) => void]>([
+    ['without answers', /private\/feedback\.csv/, (t) => rmSync(join(t, 'private'), { recursive: true })],
+    [
+      'whose answers are not UTF-8',
+      /private\/feedback\.csv: the answers are not UTF-8/,
+      (t) => writeFileSync(join(t, 'private', 'feedback.csv'), Buffer.from([0x69, 0x64, 0xff, 0xfe, 0x0a])),
+    ],
+    [
+      'whose answers belong to other rows',
+      /private\/feedback\.csv: answer id 7777777 is not in test\.csv/,
+      (t) => {
+        const path = join(t, 'private', 'feedback.csv')
+        const [header, first] = readFileSync(path, 'utf8').split('\n') as [string, string]
+        writeFileSync(path, `${header}\n7777777${first.slice(first.indexOf(','))}\n`)
+      },
+    ],
+    [
+      // Made by hand: without a record nothing tells that it is not what was prepared.
+      'whose test.csv is not UTF-8',
+      /public\/test\.csv: is not UTF-8 text/,
+      (t) => {
+        rmSync(join(t, 'prepared.json'))
+        writeFileSync(join(t, 'public', 'test.csv'), Buffer.from([0x69, 0x64, 0x2c, 0xff, 0xfe, 0x0a]))
+      },
+    ],
+  ])('%s is unscorable, never a low score: the file and the fix', (_, file, spoil) => {
+    spoil(freshTask())
+    const r = wmrl(['exec', '--task', 'ames-sale-price', program(), '--quiet', '--json'], { env })
     expect(r.status).toBe(1)
-    expect(JSON.parse(r.stdout)).toMatchObject({ unscorable: { cause: 'grader' } })
+    expect(r.stderr).toBe('')
+    const { cause, detail } = JSON.parse(r.stdout).unscorable
+    expect(cause).toBe('grader')
+    oneLine(detail, file, /; run: wmrl tasks prepare ames-sale-price$/)
   })
-  it('whose answers are not UTF-8 is unscorable', () => {
-    const t = freshTask()
-    writeFileSync(join(t, 'private', 'feedback.csv'), Buffer.from([0x69, 0x64, 0xff, 0xfe, 0x0a]))
-    const r = wmrl(['exec', '--task', 'ames-sale-price', program(), '--json', '--quiet'], { env })
-    expect(JSON.parse(r.stdout)).toMatchObject({ unscorable: { cause: 'grader' } })
+  it('whose leaderboard has one row is unscorable: the file and the fix', () => {
+    freshTask()
+    // An installed package, whose own boards lie in WMRL's home: those of a clone are not to be touched.
+    const installed = join(dir, 'installed')
+    cpSync(join(root, 'dist'), join(installed, 'dist'), { recursive: true })
+    for (const d of ['node_modules', 'python', 'assets']) symlinkSync(join(root, d), join(installed, d))
+    cpSync(join(root, 'package.json'), join(installed, 'package.json'))
+    const board = JSON.parse(readFileSync(join(root, 'assets', 'boards', 'builtin', 'ames-sale-price.json'), 'utf8'))
+    mkdirSync(join(ownHome, 'boards', 'builtin'), { recursive: true })
+    const own = join(ownHome, 'boards', 'builtin', 'ames-sale-price.json')
+    writeFileSync(own, JSON.stringify({ ...board, entries: board.entries.slice(0, 1) }))
+    const main = join(installed, 'dist', 'cli', 'main.js')
+    const args = [main, 'exec', '--task', 'ames-sale-price', program(), '--quiet', '--json']
+    const r = spawnSync(process.execPath, args, { encoding: 'utf8', env: { ...process.env, ...env } })
+    expect(r.status).toBe(1)
+    oneLine(
+      JSON.parse(r.stdout).unscorable.detail,
+      /boards\/builtin\/ames-sale-price\.json: entries: a leaderboard needs at least two entries/,
+      /run: wmrl tasks boards ames-sale-price$/,
+    )
   })
 })
 
@@ -142,6 +201,24 @@ describe('tasks to train on', () => {
   })
 })
 
+describe('tasks to train on that will not do: exit 2, the key, and a fix that works', () => {
+  it.each([
+    [
+      'tasks.only=["spam-mial"]',
+      /^wmrl: tasks\.only: there is no task spam-mial in suite builtin; the nearest is spam-mail/,
+    ],
+    ['tasks.only=[]', /^wmrl: tasks\.only: names no task; name at least one, or leave it out/],
+    [
+      'tasks.suite=mle-dojo',
+      /^wmrl: tasks\.suite: the tasks of mle-dojo cannot be prepared .*; set it to builtin or small/,
+    ],
+  ])('%s', (set, said) => {
+    const r = wmrl(['train', '--run', join(dir, 'run-t'), ...SMALL, '--set', set])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, said)
+  })
+})
+
 describe('a run directory', () => {
   it('that cannot be written: one line, nothing lost', () => {
     const file = join(dir, 'file')
@@ -158,6 +235,34 @@ describe('a run directory', () => {
     expect(r.status).toBe(3)
     oneLine(r.stderr, /MiB of memory are free, one program may take 65536 MiB/, /executor\.limits to board or demo/)
     expect(existsSync(run)).toBe(false)
+  })
+  it.each<[string, string, RegExp]>([
+    [
+      'a task that is not there',
+      'tasks.only=["ames-sale-prise"]',
+      /^wmrl: tasks\.only: .*the nearest is ames-sale-price/,
+    ],
+    ['a backbone that is not there', 'engine.backbone=/nonexistent', /^wmrl: engine\.backbone: \/nonexistent\/model/],
+  ])('is not made where %s stops a run', (name, set, said) => {
+    const run = join(dir, `run-${name.split(' ')[1]}`)
+    const r = wmrl(['train', '--run', run, ...SMALL, '--set', set])
+    expect(r.status).toBe(2)
+    oneLine(r.stderr, said)
+    expect(existsSync(run)).toBe(false)
+  })
+  it('whose run could not begin holds none: the corrected command begins in it', () => {
+    const run = join(dir, 'run-e')
+    const bad = join(dir, 'bad-backbone')
+    mkdirSync(bad)
+    // Files that are there, but no backbone: said by the engine, once the folder is made.
+    for (const f of ['model.safetensors', 'tokenizer.json']) writeFileSync(join(bad, f), '{}')
+    const r = wmrl(['train', '--run', run, ...SMALL, '--set', `engine.backbone=${bad}`])
+    expect(r.status).not.toBe(0)
+    oneLine(r.stderr, /bad-backbone/)
+    expect(existsSync(join(run, 'run.db'))).toBe(true)
+    expect(wmrl(['train', '--run', run, ...SMALL, '--quiet'])).toMatchObject({ status: 0, stderr: '' })
+    expect(readFileSync(join(run, 'config.yaml'), 'utf8')).not.toContain('bad-backbone')
+    expect(JSON.parse(wmrl(['replay', run, '--json']).stdout)).toMatchObject({ steps: 1, differences: 0 })
   })
   it('that holds a run already is not overwritten', () => {
     const run = join(dir, 'run-a')
@@ -190,10 +295,33 @@ describe('a run directory', () => {
     const r = wmrl(['train', '--run', run, ...SMALL, '--json', '--quiet'], { env })
     expect(r.status).toBe(1)
     oneLine(r.stderr, /step 1: 100 % of trajectories are unscorable \(grader 2/, /alarm\.unscorableShare/)
+    // Whole, the fix included, though the path is long.
+    oneLine(r.stderr, /private\/feedback\.csv.*; run: wmrl tasks prepare ames-sale-price\)/)
     expect(JSON.parse(r.stdout)).toMatchObject({ steps: 1, stoppedBy: 'unscorable', anchorShare: 0 })
     const l = RunLedger.openReadOnly(join(run, 'run.db'))
     expect(l.checkpoints().map((c) => c.step)).toEqual([1])
     l.close()
+  })
+  it.each<[string, Buffer]>([
+    ['empty', Buffer.alloc(0)],
+    ['damaged', Buffer.from('not a database, '.repeat(300))],
+  ])('whose run.db is %s: one line with the fix, and the run is left alone', (what, bytes) => {
+    const run = join(dir, `run-${what}`)
+    mkdirSync(join(run, 'checkpoints'), { recursive: true })
+    const db = join(run, 'run.db')
+    for (const args of [
+      ['fidelity', run],
+      ['replay', run],
+      ['train', '--resume', '--run', run],
+      ['train', '--run', run],
+    ]) {
+      writeFileSync(db, bytes)
+      const r = wmrl(args)
+      expect(r.status, args[0]).toBe(1)
+      oneLine(r.stderr, /run\.db is (damaged|empty)/, /; put a copy of it back, or train anew in another folder$/m)
+      expect(r.stderr).not.toMatch(/SELECT|sqlite/i)
+      expect(readFileSync(db).equals(bytes)).toBe(true)
+    }
   })
   it('with a truncated newest checkpoint: the file is named, its ledger kept', () => {
     const run = join(dir, 'run-b')

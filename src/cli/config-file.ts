@@ -3,6 +3,7 @@ import { parse as parseToml } from 'smol-toml'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { ConfigError, messageOf } from '../core/index.ts'
+import { decodeUtf8 } from '../grading/index.ts'
 import { METHOD_MODES, type MethodMode } from '../method/index.ts'
 import { methodOf, type RunConfig, runConfig } from '../train/index.ts'
 
@@ -47,16 +48,19 @@ const variable = (key: string): string =>
     .toUpperCase()}`
 
 function readFile(path: string): Tree {
-  let text: string
+  let bytes: Uint8Array
   try {
-    text = readFileSync(path, 'utf8')
+    bytes = readFileSync(path)
   } catch (cause) {
-    throw new ConfigError(path, `cannot be read (${messageOf(cause)})`, undefined, { cause })
+    throw new ConfigError(path, `cannot be read (${messageOf(cause)})`, 'give a YAML or TOML file', { cause })
   }
+  const text = decodeUtf8(bytes)
+  // Read leniently it would be one word, or a value that nobody wrote.
+  if (text === undefined) throw new ConfigError(path, 'is not UTF-8 text', 'save it as UTF-8')
   try {
     const tree: unknown = path.endsWith('.toml') ? parseToml(text) : parseYaml(text)
     if (tree === null || tree === undefined) return {}
-    if (typeof tree !== 'object' || Array.isArray(tree)) throw new Error('it holds no keys')
+    if (typeof tree !== 'object' || Array.isArray(tree)) throw new Error('it holds no keys (write them as key: value)')
     return tree as Tree
   } catch (cause) {
     throw new ConfigError(path, `is not a configuration: ${messageOf(cause)}`, undefined, { cause })

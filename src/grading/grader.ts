@@ -16,6 +16,10 @@ export interface Grader extends AsyncDisposable {
   version(task: Task, scope: Scope): Promise<string>
 }
 
+/** Names the file and the fix. */
+const badAnswers = (task: Task, scope: Scope, why: string): string =>
+  `${task.answersPath(scope)}: ${why}; run: wmrl tasks prepare ${task.ref.id}`
+
 /**
  * Grades in another process under another user. That process is sent the answers of a scope when that scope is first asked
  * for, so a training run, which asks for `feedback` only, never holds a final answer.
@@ -26,7 +30,12 @@ export class GraderProcess implements Grader {
   private readonly waiting = new Map<number, (r: GradeResult) => void>()
   private readonly loads = new Map<
     string,
-    { promise: Promise<string | undefined>; done: (error: string | undefined) => void }
+    {
+      promise: Promise<string | undefined>
+      done: (error: string | undefined) => void
+      /** What the process says of the answers that it was sent; it does not know their file. */
+      loaded: (error: string | undefined) => void
+    }
   >()
   private readonly versions = new Map<string, Promise<string>>()
   private next = 1
@@ -42,7 +51,8 @@ export class GraderProcess implements Grader {
       await this.within('no start', this.start())
       const error = await this.within('no answers loaded', this.load(key, task, scope))
       if (error) return { kind: 'fault', where: 'answers', message: error }
-      return await this.within('no grade', this.ask(key, submission))
+      const g = await this.within('no grade', this.ask(key, submission))
+      return g.kind === 'fault' && g.where === 'answers' ? { ...g, message: badAnswers(task, scope, g.message) } : g
     } catch (e) {
       return { kind: 'fault', where: 'grader', message: messageOf(e) }
     }
@@ -98,7 +108,7 @@ export class GraderProcess implements Grader {
       child.on('message', (m) => {
         const reply = m as GraderReply
         if (reply.type === 'ready') resolve()
-        else if (reply.type === 'loaded') this.loads.get(reply.key)?.done(reply.error)
+        else if (reply.type === 'loaded') this.loads.get(reply.key)?.loaded(reply.error)
         else {
           this.waiting.get(reply.id)?.(reply.result)
           this.waiting.delete(reply.id)
@@ -137,6 +147,8 @@ export class GraderProcess implements Grader {
         if (error !== undefined && this.loads.get(key) === entry) this.loads.delete(key)
         settle(error)
       },
+      loaded: (error: string | undefined): void =>
+        entry.done(error === undefined ? undefined : badAnswers(task, scope, error)),
     }
     this.loads.set(key, entry)
     const send = async (): Promise<void> => {

@@ -16,6 +16,8 @@ CREATE TABLE IF NOT EXISTS evaluations(name TEXT NOT NULL, task TEXT NOT NULL, s
   feedback TEXT NOT NULL, final TEXT, weights TEXT, PRIMARY KEY(name, task, sample, turn)) WITHOUT ROWID;
 `
 const SCHEMA_VERSION = '1'
+/** A run's record is not to be removed lightly: its checkpoints cannot be gone on with without it. */
+const ADVICE = 'put a copy of it back, or train anew in another folder'
 const OF_A_STEP = ['groups', 'attempts', 'trajectories']
 
 export interface StepRow {
@@ -78,7 +80,7 @@ export class RunLedger implements VerdictStore {
 
   /** Opens or creates. @throws LedgerError when the file is no ledger of this version. */
   static open(path: string): RunLedger {
-    const db = Sqlite.open(path)
+    const db = Sqlite.open(path, ADVICE)
     db.exec(SCHEMA)
     const l = new RunLedger(db)
     if (l.meta('schema') === undefined) l.setMeta('schema', SCHEMA_VERSION)
@@ -91,7 +93,7 @@ export class RunLedger implements VerdictStore {
 
   /** @throws LedgerError when the file is no ledger of this version. */
   static openReadOnly(path: string): RunLedger {
-    const l = new RunLedger(Sqlite.openReadOnly(path))
+    const l = new RunLedger(Sqlite.openReadOnly(path, ADVICE))
     l.check()
     return l
   }

@@ -9,6 +9,16 @@ export type Row = Record<string, SqlValue>
 /** A transaction here takes milliseconds; on a slow disk under load, where several runs share the cache, seconds. */
 const BUSY = 'PRAGMA busy_timeout=20000'
 
+const REMOVE = 'put a copy of it back, or remove it to begin anew'
+
+/** Where the file itself is at fault: no database, one with broken pages, or one without our tables (an empty one). */
+function damaged(path: string, cause: unknown, advice: string): LedgerError | undefined {
+  const why = /not a database|malformed|no such table|no such column/i.exec(messageOf(cause))?.[0]
+  if (why === undefined) return undefined
+  const what = why.startsWith('no such') ? 'is empty or holds no record of wmrl' : `is damaged (${why})`
+  return new LedgerError(`${path} ${what}; ${advice}`, { cause })
+}
+
 /**
  * The only importer of `libsql`. Its traps that are closed here: parameters are checked one by one and by name; reads go
  * through `.all()` (`.get()` adds a field, `.run()` with RETURNING keeps the lock); text with NUL is refused, since it would
@@ -23,15 +33,19 @@ export class Sqlite {
     readonly path: string,
     db: Database.Database,
     private readonly writes: boolean,
+    private readonly advice: string,
   ) {
     this.db = db
   }
 
-  /** Opens for writing, in WAL with synchronous=FULL. One process writes; others use `openReadOnly`. */
-  static open(path: string): Sqlite {
-    return Sqlite.guard(path, () => {
+  /**
+   * Opens for writing, in WAL with synchronous=FULL. One process writes; others use `openReadOnly`. `advice` is what to do about
+   * a file that is damaged.
+   */
+  static open(path: string, advice = REMOVE): Sqlite {
+    return Sqlite.guard(path, advice, () => {
       const db = new Database(path)
-      const s = new Sqlite(path, db, true)
+      const s = new Sqlite(path, db, true, advice)
       // First: switching to WAL already waits for another process's lock.
       db.exec(BUSY)
       db.exec('PRAGMA journal_mode=WAL')
@@ -41,19 +55,22 @@ export class Sqlite {
     })
   }
 
-  static openReadOnly(path: string): Sqlite {
-    return Sqlite.guard(path, () => {
+  static openReadOnly(path: string, advice = REMOVE): Sqlite {
+    return Sqlite.guard(path, advice, () => {
       const db = new Database(path === ':memory:' ? path : `file:${encodeURI(path)}?mode=ro`)
       db.exec(BUSY)
-      return new Sqlite(path, db, false)
+      return new Sqlite(path, db, false, advice)
     })
   }
 
-  private static guard<T>(path: string, f: () => T): T {
+  private static guard<T>(path: string, advice: string, f: () => T): T {
     try {
       return f()
     } catch (cause) {
-      throw new LedgerError(`${path} cannot be opened as a database: ${messageOf(cause)}`, { cause })
+      throw (
+        damaged(path, cause, advice) ??
+        new LedgerError(`${path} cannot be opened as a database: ${messageOf(cause)}`, { cause })
+      )
     }
   }
 
@@ -130,6 +147,8 @@ export class Sqlite {
       return f()
     } catch (cause) {
       if (cause instanceof LedgerError) throw cause
+      const bad = damaged(this.path, cause, this.advice)
+      if (bad) throw bad
       const full = /disk I\/O error|database or disk is full|readonly/i.test(messageOf(cause))
       throw new LedgerError(
         `${this.path}: ${messageOf(cause)}${full ? '; free disk space or choose another run directory' : ` (in ${sql.slice(0, 60)})`}`,
