@@ -34,8 +34,10 @@ export interface Fidelity {
   readonly byTask: readonly {
     readonly task: string
     readonly n: number
+    /** Predictions that could not be read; the executions of those are in no other figure. */
+    readonly unread: number
     readonly spearman: number | null
-    readonly mae: number
+    readonly mae: number | null
   }[]
   readonly byThird: readonly {
     readonly third: number
@@ -127,9 +129,15 @@ export function fidelity(pairs: readonly FidelityPair[]): Fidelity {
     bias: mean(rows.map((r) => r.w - r.r)),
     ece: calibrationError(rows),
     curve: curve(rows),
-    byTask: tasks.map((t, i) => {
+    byTask: [...new Set(pairs.map((p) => p.task))].sort().map((t) => {
       const mine = rows.filter((r) => r.task === t)
-      return { task: t, n: mine.length, spearman: within[i] ?? null, mae: mean(mine.map((r) => Math.abs(r.w - r.r))) }
+      return {
+        task: t,
+        n: mine.length,
+        unread: pairs.filter((p) => p.task === t && 'unscorable' in p.predicted).length,
+        spearman: within[tasks.indexOf(t)] ?? null,
+        mae: mine.length > 0 ? mean(mine.map((r) => Math.abs(r.w - r.r))) : null,
+      }
     }),
     byThird: [0, 1, 2].map((k) => {
       const mine = rows.filter((r) => third(r) === k)

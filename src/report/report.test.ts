@@ -105,6 +105,17 @@ describe('fidelity', () => {
     ])
     expect(f).toMatchObject({ n: 3, unscorable: 1, spearmanWithinTask: null, tasksWithoutCorrelation: 1 })
     expect(fidelity([]).n).toBe(0)
+    // By task, what the world model said that could not be read (failures row 60).
+    const unread: Verdict = { source: 'predicted', unscorable: { cause: 'prediction', detail: 'x' }, cost: NO_COST }
+    const g = fidelity([
+      { task: 'a', step: 1, group: 0, predicted: unread, executed: graded(0.5) },
+      { task: 'b', step: 1, group: 1, predicted: predicted(0.5), executed: graded(0.5) },
+      { task: 'b', step: 1, group: 1, predicted: predicted(0.5), executed: lost },
+    ])
+    expect(g.byTask.map((t) => [t.task, t.n, t.unread, t.mae])).toEqual([
+      ['a', 0, 1, null],
+      ['b', 1, 0, expect.closeTo(0, 12)],
+    ])
   })
   it('ranks within a group, where levels that differ between groups do not help', () => {
     // Three groups of one task: each is ranked backwards, while their levels agree.
