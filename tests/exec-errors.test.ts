@@ -1,8 +1,18 @@
-import { appendFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { home, solutionsPython } from '../src/cli/paths.ts'
+import { folderHash } from '../src/core/index.ts'
 import { prepare, wmrl } from './helpers.ts'
 
 let dir: string
@@ -69,6 +79,26 @@ describe('a public file that is not the prepared one is never the fault of a pro
     900_000,
   )
 })
+
+it('nor is one of the prepared size with other bytes, which no size tells', async () => {
+  prepare('concrete-strength')
+  const own = mkdtempSync(join(dir, 'home-'))
+  const task = join(own, 'tasks', 'builtin', 'concrete-strength')
+  cpSync(join(home(), 'tasks', 'builtin', 'concrete-strength'), task, { recursive: true })
+  // As it is prepared today; a home of an earlier version may lack the digest.
+  const record = JSON.parse(readFileSync(join(task, 'prepared.json'), 'utf8')) as object
+  const publicHash = await folderHash(join(task, 'public'))
+  writeFileSync(join(task, 'prepared.json'), JSON.stringify({ ...record, publicHash }))
+  const path = join(task, 'public', 'train.csv')
+  writeFileSync(path, readFileSync(path, 'utf8').replaceAll(',', ';'))
+  const env = { WMRL_HOME: own, WMRL_PYTHON: solutionsPython() }
+  const r = wmrl(['exec', '--task', 'concrete-strength', program, '--quiet', '--json'], { env })
+  expect(r.status).toBe(1)
+  expect(JSON.parse(r.stdout).unscorable).toMatchObject({
+    cause: 'infra',
+    detail: expect.stringMatching(/public have other bytes .*; run: wmrl tasks prepare concrete-strength$/),
+  })
+}, 900_000)
 
 it('a home that cannot be written: exit 2, its name and the fix', () => {
   prepare('concrete-strength')

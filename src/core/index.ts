@@ -1,5 +1,6 @@
 export * from './attempt.ts'
 export * from './errors.ts'
+export * from './folder-hash.ts'
 export * from './ids.ts'
 export * from './ladder.ts'
 export * from './observation.ts'

@@ -1,6 +1,7 @@
-import { renameSync } from 'node:fs'
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { type Attempt, attemptId, type Verdict } from '../core/index.ts'
+import { type Attempt, attemptId, folderHash, type Verdict } from '../core/index.ts'
 import { CachedExecutor, type Execution, type Executor, memoryStore } from '../executors/index.ts'
 import type { GradeResult, Grader } from '../grading/index.ts'
 import { toyTask } from '../grading/testing.ts'
@@ -105,6 +106,20 @@ describe('trouble of ours is tried once more', () => {
     renameSync(`${toy.task.publicDir}.away`, toy.task.publicDir)
     expect(await one()).toMatchObject({ outcome: { kind: 'graded' } })
   })
+})
+
+test('a public file of the prepared size with other bytes is trouble of ours, and nothing runs', async () => {
+  using toy = await toyTask()
+  const publicHash = await folderHash(toy.task.publicDir)
+  const { one, count } = judgeOf({ ...toy.task, publicHash })
+  const path = join(toy.task.publicDir, 'train.csv')
+  const text = readFileSync(path, 'utf8')
+  writeFileSync(path, text.replaceAll(',', ';'))
+  const detail = expect.stringMatching(/public have other bytes than were prepared; run: wmrl tasks prepare toy$/)
+  expect(await one()).toMatchObject({ unscorable: { cause: 'infra', detail } })
+  expect(count.executions).toBe(0)
+  writeFileSync(path, text)
+  expect(await one()).toMatchObject({ outcome: { kind: 'graded' } })
 })
 
 test('without a cache of earlier processes both scopes still grade the submission of one run', async () => {

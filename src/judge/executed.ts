@@ -1,6 +1,7 @@
 import {
   type Attempt,
   type Cost,
+  folderHash,
   keyedSeed,
   messageOf,
   NO_COST,
@@ -9,11 +10,12 @@ import {
   render,
   rewardOf,
   shownOf,
+  TaskError,
   type TaskRef,
   type Unscorable,
   type Verdict,
 } from '../core/index.ts'
-import { type Execution, type Executor, executionKey, folderHash } from '../executors/index.ts'
+import { type Execution, type Executor, executionKey } from '../executors/index.ts'
 import type { Grader } from '../grading/index.ts'
 import type { Limits } from '../sandbox/index.ts'
 import type { Task } from '../tasks/index.ts'
@@ -70,8 +72,15 @@ export class ExecutedJudge implements Judge {
     return e
   }
 
+  /** @throws TaskError where the files are not those that were prepared: whatever a program made of them is not its fault */
   private dataHash(task: Task): Promise<string> {
-    return remember(this.hashes, task.publicDir, () => folderHash(task.publicDir))
+    return remember(this.hashes, task.publicDir, async () => {
+      const hash = await folderHash(task.publicDir)
+      if (task.publicHash === undefined || task.publicHash === hash) return hash
+      throw new TaskError(
+        `files in ${task.publicDir} have other bytes than were prepared; run: wmrl tasks prepare ${task.ref.id}`,
+      )
+    })
   }
 
   private async one(a: Attempt, signal: AbortSignal): Promise<Verdict> {

@@ -12,7 +12,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { ConfigError, keyed, MissingError } from '../core/index.ts'
+import { ConfigError, folderHash, keyed, MissingError } from '../core/index.ts'
 import { cardOf } from '../grading/testing.ts'
 import { fetchArtefact } from './artefacts.ts'
 import { artefactPins, catalogue, METRIC_FACTS, pinnedDigests } from './catalogue.ts'
@@ -157,6 +157,8 @@ describe('what is there is left alone', () => {
       () => rmSync(join(task, 'public', 'train.csv')),
       () => writeFileSync(join(task, 'public', 'train.csv'), ''),
       () => rmSync(join(task, 'prepared.json')),
+      // Of the same size: what `prepare` is named as the fix for must be seen by it.
+      () => writeFileSync(join(task, 'public', 'train.csv'), 'b\n'),
       () => writeFileSync(join(task, 'prepared.json'), '{'),
       () => {
         const r = JSON.parse(readFileSync(join(task, 'prepared.json'), 'utf8')) as object
@@ -173,6 +175,16 @@ describe('what is there is left alone', () => {
   test('files that differ from those the boards were made on are noticed', async () => {
     const [r] = await prepareTasks(one())
     expect(r!.detail).toMatch(/differ from those that the boards were made on \(built with pandas 9\)/)
+  })
+  test('the digest of the public files is recorded; a record of an earlier version, without it, is as good', async () => {
+    const o = one()
+    await prepareTasks(o)
+    const task = join(o.dataDir, 'builtin', 'digit-sum')
+    const record = JSON.parse(readFileSync(join(task, 'prepared.json'), 'utf8')) as { publicHash?: string }
+    expect(record.publicHash).toBe(await folderHash(join(task, 'public')))
+    const { publicHash: _, ...earlier } = record
+    writeFileSync(join(task, 'prepared.json'), JSON.stringify(earlier))
+    expect((await prepareTasks(o))[0]).toMatchObject({ status: 'ready' })
   })
   test('half-made tasks of processes that are gone are swept, and none is listed', async () => {
     const o = one()

@@ -11,6 +11,8 @@ export const preparedRecord = z.strictObject({
   digest: z.string(),
   versions: z.record(z.string(), z.string()),
   files: z.array(z.tuple([z.string(), z.number()])),
+  /** `folderHash` of public/; records of earlier versions lack it, and their files are told by their sizes alone. */
+  publicHash: z.string().optional(),
 })
 export type PreparedRecord = z.infer<typeof preparedRecord>
 

@@ -10,6 +10,8 @@ export interface Task {
   readonly card: TaskCard
   readonly dir: string
   readonly publicDir: string
+  /** `folderHash` of publicDir as it was prepared; absent where no record says it. */
+  readonly publicHash?: string
   /** Path of the answers of one scope; read only by the grader. */
   answersPath(scope: Scope): string
 }
@@ -49,13 +51,15 @@ export async function loadTask(dataDir: string, suite: Suite, id: string): Promi
     throw new TaskError(`${path}: ${issue.path.join('.') || 'card'}: ${issue.message}; run: wmrl tasks prepare ${id}`)
   }
   const card = parsed.data
-  const why = await damage(dir, await publicFiles(dir, id))
+  const { files, publicHash } = await publicFiles(dir, id)
+  const why = await damage(dir, files)
   if (why !== undefined) throw new TaskError(`${why}; run: wmrl tasks prepare ${id}`)
   return {
     ref: refOf(card),
     card,
     dir,
     publicDir: join(dir, 'public'),
+    ...(publicHash === undefined ? {} : { publicHash }),
     answersPath: (scope) => join(dir, 'private', `${scope}.csv`),
   }
 }
@@ -63,15 +67,19 @@ export async function loadTask(dataDir: string, suite: Suite, id: string): Promi
 /** Every task has these; a task that was made by hand and has no record is held to them alone. */
 const LEAST = ['train.csv', 'test.csv', 'sample_submission.csv'] as const
 
-/** Public files with their recorded sizes. @throws TaskError when the record cannot be read */
-async function publicFiles(dir: string, id: string): Promise<[string, number | undefined][]> {
+/** Public files with their recorded sizes, and the digest of them all. @throws TaskError when the record cannot be read */
+async function publicFiles(
+  dir: string,
+  id: string,
+): Promise<{ files: [string, number | undefined][]; publicHash: string | undefined }> {
   const least = LEAST.map((name): [string, undefined] => [`public/${name}`, undefined])
   const path = join(dir, RECORD_FILE)
   try {
     const record = preparedRecord.parse(JSON.parse(await readFile(path, 'utf8')))
-    return [...least, ...record.files.filter(([name]) => name.startsWith('public/'))]
+    const files = [...least, ...record.files.filter(([name]) => name.startsWith('public/'))]
+    return { files, publicHash: record.publicHash }
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return least
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return { files: least, publicHash: undefined }
     throw new TaskError(`${path} is no record of a prepared task; run: wmrl tasks prepare ${id}`, { cause })
   }
 }
