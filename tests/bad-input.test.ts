@@ -93,6 +93,13 @@ describe('configuration', () => {
     expect(r.status).toBe(2)
     oneLine(r.stderr, /latin\.yaml: is not UTF-8 text; save it as UTF-8/)
   })
+  it('that nothing reads is said, and is no error', () => {
+    const args = ['train', '--dry-run', '--json', '--set', 'train.clipLow=0.1']
+    const r = wmrl(args)
+    expect(r.status).toBe(0)
+    oneLine(r.stderr, /^train\.clipLow: 0\.1 has no effect in mode recommended/)
+    expect(wmrl([...args, '--set', 'method.mode=paper']).stderr).toBe('')
+  })
   it('of an unknown command or flag: exit 2', () => {
     expect(wmrl(['trian']).status).toBe(2)
     expect(wmrl(['train', '--steps', '3']).status).toBe(2)

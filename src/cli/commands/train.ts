@@ -22,6 +22,7 @@ import { checkCapacity } from '../capacity.ts'
 import { type CommandContext, Failed, Interrupted, type Out, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { expectedCost } from '../expected-cost.ts'
+import { withoutEffect } from '../no-effect.ts'
 import { checkEngine, openEngine } from '../open-engine.ts'
 import { keepOrigin } from '../origin.ts'
 import { dataDir, runsDir } from '../paths.ts'
@@ -54,6 +55,7 @@ export function trainCommand(program: Command): void {
       run(async (ctx, file: string | undefined, flags: TrainFlags) => {
         const dir = flags.run ?? join(runsDir(), new Date().toISOString().replace(/[:.]/g, '-'))
         const config = resolveConfig(dir, file, flags)
+        for (const line of withoutEffect(config)) ctx.out.log(line)
         if (flags.dryRun) return dryRun(ctx.out, config, dir)
         const report = await runTraining(ctx, config, dir, {})
         finish(ctx.out, report)
