@@ -1,26 +1,9 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { Command } from 'commander'
-import { packageRoot } from '../core/index.ts'
 import { report } from './command.ts'
-import { commands } from './commands/index.ts'
-
-const version = (JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8')) as { version: string }).version
-const program = new Command('wmrl')
-  .description('post-trains research agents on predicted outcomes, corrected by a few real executions')
-  .version(version)
-  .option('--json', 'one JSON document on stdout, logs on stderr')
-  .option('--quiet', 'no logs')
-  .option('--no-color', 'no colours')
-  .showHelpAfterError('(--help shows the options and an example)')
-  .showSuggestionAfterError()
-  .exitOverride()
-for (const add of commands) add(program)
-for (const c of program.commands) c.exitOverride()
+import { wmrlProgram } from './program.ts'
 
 try {
-  await program.parseAsync()
+  await wmrlProgram().parseAsync()
 } catch (e) {
   process.exitCode = report(e)
 }

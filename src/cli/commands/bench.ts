@@ -14,7 +14,10 @@ function threadsOf(value: string): number {
 }
 
 export function benchCommand(program: Command): void {
-  const bench = program.command('bench').description('measures this machine, as ratios within one run')
+  const bench = program
+    .command('bench')
+    .description('measures this machine, as ratios within one run')
+    .addHelpText('after', '\nExample:\n  wmrl bench engine --json')
   bench
     .command('engine')
     .description('tokens a second and the share of a 512^3 float matrix product, same library, threads and run')

@@ -14,7 +14,10 @@ import { Failed, run } from '../command.ts'
 export const KEY_VARIABLE = 'TINKER_API_KEY'
 
 export function engineCommand(program: Command): void {
-  const engine = program.command('engine').description('the servers that train')
+  const engine = program
+    .command('engine')
+    .description('the servers that train')
+    .addHelpText('after', '\nExample:\n  wmrl engine check http://127.0.0.1:8000')
   engine
     .command('check')
     .description('what a server of the Tinker protocol does: trains a throw-away model for a few steps and unloads it')

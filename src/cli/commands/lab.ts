@@ -13,7 +13,10 @@ import { openRuntime } from '../runtime.ts'
 
 /** How the shipped artefacts were made; takes CPU-hours, goes on where it stopped. */
 export function labCommand(program: Command): void {
-  const lab = program.command('lab').description('makes the shipped artefacts again: corpus, backbone')
+  const lab = program
+    .command('lab')
+    .description('makes the shipped artefacts again: corpus, backbone')
+    .addHelpText('after', '\nExample:\n  wmrl lab corpus')
   lab
     .command('corpus')
     .description('executes the programs that the backbone learns from')

@@ -39,7 +39,10 @@ import { boardStore, inClone, openExecutor, openGrader, ownBoardsDir } from '../
 const WIDTH = 2
 
 export function addTasks(program: Command): void {
-  const tasks = program.command('tasks').description('the task pool: list, prepare, show, check')
+  const tasks = program
+    .command('tasks')
+    .description('the task pool: list, prepare, show, check')
+    .addHelpText('after', '\nExample:\n  wmrl tasks list --suite builtin')
   const sub = (name: string, description: string, example: string): Command =>
     tasks
       .command(name)
