@@ -5,7 +5,8 @@
 
 `build` writes each task under a temporary name and renames it to OUT/<id> last, so a folder under that name is whole.
 Lines: {"id", "status": "begin"}, then {"id", "status": "built", "versions"} or {"id", "status": "failed", "detail"}; one
-broken task never stops the others. `twins` prints pairs of prepared tasks that share data.
+broken task never stops the others. `twins` prints pairs of prepared tasks that share data, and between them how far it is:
+{"read", "of"} tasks, then {"compared", "of"} pairs.
 """
 import argparse
 import json
@@ -111,18 +112,20 @@ def overlap(a):
     versions()
     import twins
     data, prints = Path(a.data), []
-    for suite in a.suites.split(","):
-        for card in sorted((data / suite).glob("*/task.json")):
-            c = json.loads(card.read_text(encoding="utf-8"))
-            table = twins.table_of(card.parent)
-            prints.append((suite, c["id"], c["split"], twins.Prints(table) if len(table.columns) else None))
-    for i, (sa, ia, pa, a_) in enumerate(prints):
-        for sb, ib, pb, b_ in prints[:i]:
-            if sa == sb == "small" or not a_ or not b_:
-                continue  # the corpus may hold several tasks of one table; what matters is what is measured on
-            s = twins.share(a_, b_)
-            if s > twins.SHARE:
-                say(a=f"{sb}/{ib}", b=f"{sa}/{ia}", kind="data", share=round(s, 4), sides=[pb, pa])
+    cards = [(s, card) for s in a.suites.split(",") for card in sorted((data / s).glob("*/task.json"))]
+    for k, (suite, card) in enumerate(cards):
+        c = json.loads(card.read_text(encoding="utf-8"))
+        table = twins.table_of(card.parent)
+        prints.append((suite, c["id"], c["split"], twins.Prints(table) if len(table.columns) else None))
+        say(read=k + 1, of=len(cards))
+    # The corpus may hold several tasks of one table; what matters is what is measured on.
+    pairs = [(x, y) for i, x in enumerate(prints) for y in prints[:i] if not x[0] == y[0] == "small"]
+    for k, ((sa, ia, pa, a_), (sb, ib, pb, b_)) in enumerate(pairs):
+        s = twins.share(a_, b_) if a_ and b_ else 0
+        if s > twins.SHARE:
+            say(a=f"{sb}/{ib}", b=f"{sa}/{ia}", kind="data", share=round(s, 4), sides=[pb, pa])
+        if (k + 1) % 50 == 0 or k + 1 == len(pairs):
+            say(compared=k + 1, of=len(pairs))
 
 
 def main():

@@ -22,6 +22,10 @@ const line = z.object({
   share: z.number(),
   sides: z.tuple([z.enum(['train', 'dev', 'heldout']), z.enum(['train', 'dev', 'heldout'])]),
 })
+const progressLine = z.union([
+  z.object({ read: z.number(), of: z.number() }),
+  z.object({ compared: z.number(), of: z.number() }),
+])
 const CEILING_MS = 60 * 60_000
 
 /** Pairs of prepared tasks whose data overlap by the twins test (python/suite/twins.py). */
@@ -30,11 +34,19 @@ export async function dataOverlap(o: {
   readonly dataDir: string
   readonly suites: readonly string[]
   readonly signal: AbortSignal
+  /** Told how many tasks are read, then how many of their pairs are compared: the whole pool takes minutes. */
+  readonly progress?: (done: number, of: number, what: 'tasks' | 'pairs') => void
 }): Promise<Overlap[]> {
   const out: Overlap[] = []
   const args = [join(suiteDir(), 'main.py'), 'twins', '--data', o.dataDir, '--suites', o.suites.join(',')]
   const env = { ...process.env, PYTHONNOUSERSITE: '1', PYTHONDONTWRITEBYTECODE: '1', OMP_NUM_THREADS: '1' }
-  const onLine = async (l: string): Promise<void> => void out.push(line.parse(JSON.parse(l)))
+  const onLine = async (l: string): Promise<void> => {
+    const json: unknown = JSON.parse(l)
+    const p = progressLine.safeParse(json).data
+    if (p === undefined) out.push(line.parse(json))
+    else if ('read' in p) o.progress?.(p.read, p.of, 'tasks')
+    else o.progress?.(p.compared, p.of, 'pairs')
+  }
   const end = await runClient(o.python, args, { env, signal: o.signal, ceilingMs: CEILING_MS, onLine }).catch((e) => {
     throw e instanceof NotInstalled ? new MissingError(`there is no ${o.python}`, 'run: npm run setup') : e
   })

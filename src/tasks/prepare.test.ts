@@ -270,12 +270,16 @@ describe('twins are found by content', () => {
       .reverse()
     plant('small', 'twin', 'train', ['v1', 'v2', 'v3', 'v4'], twin)
     plant('small', 'stranger', 'train', ['size', 'age', 'colour', 'price'], table('stranger', 300))
+    const said: string[] = []
     const found = await dataOverlap({
       python: python!,
       dataDir: join(dir, 'tasks'),
       suites: ['builtin', 'small'],
       signal,
+      progress: (done, of, what) => said.push(`${done}/${of} ${what}`),
     })
+    // Three tasks; the two of the corpus are not compared with each other.
+    expect(said).toEqual(['1/3 tasks', '2/3 tasks', '3/3 tasks', '2/2 pairs'])
     expect(found.map((f) => [f.a, f.b, f.kind])).toEqual([['builtin/original', 'small/twin', 'data']])
     expect(found[0]!.share).toBeGreaterThan(0.05)
     expect(found[0]!.share).toBeLessThan(0.2)

@@ -373,7 +373,14 @@ async function overlap({ out, signal }: CommandContext): Promise<void> {
       if (await isPrepared(dataDir(), e)) cards.push((await loadTask(dataDir(), s, e.id)).card)
   }
   if (cards.length === 0) throw new TaskError('no task is prepared; run: wmrl tasks prepare')
-  const data = await dataOverlap({ python: solutionsPython(), dataDir: dataDir(), suites, signal })
+  const started = { tasks: Date.now(), pairs: 0 }
+  const progress = (done: number, of: number, what: 'tasks' | 'pairs'): void => {
+    // Pairs begin when all tasks are read.
+    if (what === 'tasks' && done === of) started.pairs = Date.now()
+    const last = what === 'pairs' && done === of
+    out.progress(`${what === 'tasks' ? 'reading' : 'comparing'}: ${pace(started[what], done, of, what)}`, { last })
+  }
+  const data = await dataOverlap({ python: solutionsPython(), dataDir: dataDir(), suites, signal, progress })
   const rows = [...data, ...nameOverlap(cards)]
   const across = data.filter((p) => p.sides[0] !== p.sides[1] || p.a.split('/')[0] !== p.b.split('/')[0])
   out.result(
