@@ -1,7 +1,9 @@
-import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { lockRun } from '../src/cli/runtime.ts'
 import { RunLedger } from '../src/ledger/index.ts'
 import { catalogue } from '../src/tasks/index.ts'
 import { prepare, root, wmrl } from './helpers.ts'
@@ -50,10 +52,13 @@ const evaluated = (): Record<string, (string | undefined)[]> => {
   }
 }
 
-/** A copy of the run, for tests that take something from it. */
+/**
+ * A copy of the run, for tests that take something from it. Made by another process: one that has had the database open and
+ * then reads and closes the file itself gives SQLite's locks away.
+ */
 const copyOfRun = (name: string): string => {
   const to = join(dir, name)
-  cpSync(run, to, { recursive: true })
+  execFileSync('cp', ['-r', run, to])
   return to
 }
 
@@ -88,6 +93,22 @@ describe('wmrl eval', () => {
     one(older.path)
     const name = `dev-${basename(older.path).slice(0, 12)}`
     expect(evaluated()).toEqual({ dev: [newest.weights], [name]: [older.weights] })
+  })
+  it('beside a training of the run is printed and not kept, which is said', () => {
+    const busy = copyOfRun('busy')
+    const before = readFileSync(join(busy, 'run.db'))
+    const args = ['eval', busy, '--split', 'dev', '--samples', '1', '--json']
+    {
+      using _training = lockRun(busy)
+      const r = wmrl(args)
+      expect(r.status).toBe(0)
+      expect(JSON.parse(r.stdout)).toMatchObject({ n: DEV.length })
+      expect(r.stderr).toMatch(new RegExp(`process ${process.pid} is working on .*busy: .* not kept in the run.*\\n$`))
+      expect(readFileSync(join(busy, 'run.db')).equals(before)).toBe(true)
+    }
+    expect(wmrl(args).stderr).not.toMatch(/not kept/)
+    expect(readFileSync(join(busy, 'run.db')).equals(before)).toBe(false)
+    expect(existsSync(join(busy, 'run.lock'))).toBe(false)
   })
   it('refuses a file that no run names: exit 2, one line', () => {
     const copy = join(dir, basename(checkpoints[0]!.path))

@@ -63,9 +63,19 @@ export function makeRunDir(path: string): string {
   return path
 }
 
+/** That another process works on a run's folder. */
+export class RunBusy extends ConfigError {
+  constructor(
+    readonly pid: number,
+    dir: string,
+  ) {
+    super('--run', `process ${pid} is working on ${dir}`, 'wait for it, or choose another folder')
+  }
+}
+
 /**
  * Keeps a second process off a run's folder, by a file that names this one. A lock whose process is gone is taken over.
- * @throws ConfigError naming the process that has it
+ * @throws RunBusy naming the process that has it
  */
 export function lockRun(dir: string): Disposable {
   const path = join(dir, 'run.lock')
@@ -76,8 +86,7 @@ export function lockRun(dir: string): Disposable {
     while (!linked(mine, path)) {
       const text = read(path)
       const pid = text === undefined ? undefined : ownerOf(text)
-      if (pid !== undefined)
-        throw new ConfigError('--run', `process ${pid} is working on ${dir}`, 'wait for it, or choose another folder')
+      if (pid !== undefined) throw new RunBusy(pid, dir)
       // Of two that take over, one moves the dead lock away; who finds a living one in his hand puts it back.
       const dead = `${mine}.dead`
       try {

@@ -21,7 +21,7 @@ import { openEngine } from '../open-engine.ts'
 import { sameOrigin } from '../origin.ts'
 import { configOfRun } from '../run-config.ts'
 import { savedRuns } from '../run-record.ts'
-import { needRun, openRuntime, type Runtime } from '../runtime.ts'
+import { lockRun, needRun, openRuntime, RunBusy, type Runtime } from '../runtime.ts'
 import { makeJudges, type OpenEngine } from '../session.ts'
 
 export function evalCommand(program: Command): void {
@@ -97,7 +97,7 @@ export function evalCommand(program: Command): void {
             ]
               .filter(Boolean)
               .join('-')
-            if (dir !== undefined) keep(dir, name, judgedTurns)
+            if (dir !== undefined) keep(dir, name, judgedTurns, (line) => out.log(line))
             out.result(evaluationJson(s), () => (o.table ? paperTable(s) : evaluationText(s)))
           } finally {
             rmSync(scratch, { recursive: true, force: true })
@@ -243,21 +243,40 @@ function counted(judge: Judge, onJudged: (done: number) => void): Judge {
   }
 }
 
-function keep(dir: string, name: string, turns: readonly EvaluatedTurn[]): void {
+/**
+ * Writes an evaluation to its run. One process writes a run: while a training does, the evaluation, which was paid for, is
+ * printed all the same, and that it is not kept is said.
+ */
+function keep(dir: string, name: string, turns: readonly EvaluatedTurn[], log: (line: string) => void): void {
+  try {
+    using _lock = lockRun(dir)
+    write(dir, name, turns)
+  } catch (e) {
+    if (!(e instanceof RunBusy)) throw e
+    log(
+      `process ${e.pid} is working on ${dir}: this evaluation is printed, but not kept in the run; give it again afterwards`,
+    )
+  }
+}
+
+function write(dir: string, name: string, turns: readonly EvaluatedTurn[]): void {
   const ledger = RunLedger.open(join(dir, 'run.db'))
-  ledger.putEvaluation(
-    turns.map((t) => ({
-      name,
-      weights: t.weights,
-      task: `${t.task.suite}/${t.task.id}`,
-      sample: t.sample,
-      turn: t.turn,
-      code: t.code,
-      feedback: t.feedback,
-      final: t.final,
-    })),
-  )
-  ledger.close()
+  try {
+    ledger.putEvaluation(
+      turns.map((t) => ({
+        name,
+        weights: t.weights,
+        task: `${t.task.suite}/${t.task.id}`,
+        sample: t.sample,
+        turn: t.turn,
+        code: t.code,
+        feedback: t.feedback,
+        final: t.final,
+      })),
+    )
+  } finally {
+    ledger.close()
+  }
 }
 
 const num = (v: number | null, d = 3): string => (v === null ? '-' : v.toFixed(d))
