@@ -110,6 +110,11 @@ describe('wmrl eval', () => {
     expect(readFileSync(join(busy, 'run.db')).equals(before)).toBe(false)
     expect(existsSync(join(busy, 'run.lock'))).toBe(false)
   })
+  it.each(['0', '1.5', 'two'])('refuses --samples %s: exit 2, the flag and the value', (n) => {
+    const r = wmrl(['eval', run, '--samples', n])
+    expect(r.status).toBe(2)
+    expect(r.stderr).toMatch(new RegExp(`--samples <n>.*'${n}' is invalid.*whole number above 0`))
+  })
   it('refuses a file that no run names: exit 2, one line', () => {
     const copy = join(dir, basename(checkpoints[0]!.path))
     const stranger = join(run, 'checkpoints', 'x.safetensors')

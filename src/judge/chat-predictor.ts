@@ -8,6 +8,7 @@ import {
   type Unscorable,
 } from '../core/index.ts'
 import type { ChatMessage, Completer, CompletionRequest } from '../engine/text/index.ts'
+import { certain } from './certain.ts'
 import type { Predictor } from './judge.ts'
 
 export interface ChatVerdict {
@@ -110,12 +111,5 @@ export class ChatPredictor implements Predictor {
       ...(v.outcome !== 'graded' && v.feedback !== '' ? { detail: v.feedback } : {}),
     }))
     return { belief: { alternatives, shown: keyed('shown', this.o.seed, a.id).int(verdicts.length) }, tokens }
-  }
-}
-
-function certain(kind: OutcomeKind, detail?: string): Predicted {
-  return {
-    belief: { alternatives: [{ kind, p: 1, ...(detail === undefined ? {} : { detail }) }], shown: 0 },
-    tokens: 0,
   }
 }

@@ -10,6 +10,7 @@ import {
 } from '../core/index.ts'
 import type { Sampler } from '../engine/index.ts'
 import { NANO_BINS, NANO_DETAIL, type NanoCodec } from '../engine/text/index.ts'
+import { certain } from './certain.ts'
 import type { Predictor } from './judge.ts'
 
 export interface NanoPredictorOptions {
@@ -163,11 +164,4 @@ function draw(alternatives: readonly { p: number }[], u: number): number {
     if (left < 0) return i
   }
   return alternatives.length - 1
-}
-
-function certain(kind: OutcomeKind, detail?: string): Predicted {
-  return {
-    belief: { alternatives: [{ kind, p: 1, ...(detail === undefined ? {} : { detail }) }], shown: 0 },
-    tokens: 0,
-  }
 }

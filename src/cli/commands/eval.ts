@@ -15,8 +15,9 @@ import {
   type RunConfig,
   type SavedRun,
 } from '../../train/index.ts'
-import { pace, run } from '../command.ts'
+import { countOf, pace, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
+import { num } from '../figures.ts'
 import { openEngine } from '../open-engine.ts'
 import { sameOrigin } from '../origin.ts'
 import { configOfRun } from '../run-config.ts'
@@ -30,8 +31,12 @@ export function evalCommand(program: Command): void {
     .description('real executions of a trained agent on tasks it was not trained on, final scope')
     .argument('<run>', 'run directory, a checkpoint file below it, or "frozen" for the backbone before training')
     .addOption(new Option('--split <split>', 'which tasks').choices(['heldout', 'dev']).default('heldout'))
-    .option('--samples <n>', 'samples a task', '4')
-    .option('--turns <n>', 'attempts a sample, each reading the result of the one before; default as in training')
+    .option('--samples <n>', 'samples a task', countOf, 4)
+    .option(
+      '--turns <n>',
+      'attempts a sample, each reading the result of the one before; default as in training',
+      countOf,
+    )
     .addOption(new Option('--table <form>', 'prints a table').choices(['paper']))
     .option('--greedy', 'the most probable tokens instead of samples')
     .option('--no-cache', 'execute everything again, and keep nothing of it')
@@ -43,15 +48,14 @@ export function evalCommand(program: Command): void {
           where: string,
           o: {
             split: 'heldout' | 'dev'
-            samples: string
-            turns?: string
+            samples: number
+            turns?: number
             table?: string
             greedy?: boolean
             cache: boolean
           },
         ) => {
-          const samples = count('--samples', o.samples)
-          const turns = o.turns === undefined ? undefined : count('--turns', o.turns)
+          const { samples, turns } = o
           const frozen = where === 'frozen'
           const { dir, checkpoint } = frozen ? {} : agentAt(where)
           const config = dir === undefined ? loadConfig({ env: process.env }) : configOfRun(dir)
@@ -105,12 +109,6 @@ export function evalCommand(program: Command): void {
         },
       ),
     )
-}
-
-function count(flag: string, given: string): number {
-  const n = Number(given)
-  if (!Number.isInteger(n) || n < 1) throw new ConfigError(flag, `${given} is not a positive integer`)
-  return n
 }
 
 export const judged = (t: EvaluatedTurn) => ({
@@ -278,8 +276,6 @@ function write(dir: string, name: string, turns: readonly EvaluatedTurn[]): void
     ledger.close()
   }
 }
-
-const num = (v: number | null, d = 3): string => (v === null ? '-' : v.toFixed(d))
 
 export function evaluationText(s: EvaluationSummary): string {
   const rows = s.byTask.map(

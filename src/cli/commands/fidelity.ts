@@ -3,6 +3,7 @@ import { ConfigError } from '../../core/index.ts'
 import { RunLedger } from '../../ledger/index.ts'
 import { type Fidelity, fidelity } from '../../report/index.ts'
 import { run } from '../command.ts'
+import { num } from '../figures.ts'
 import { needRun } from '../runtime.ts'
 
 export function fidelityCommand(program: Command): void {
@@ -53,8 +54,6 @@ export function fidelityOf(dir: string): Fidelity {
     ledger.close()
   }
 }
-
-const num = (v: number | null, d = 3): string => (v === null ? '-' : v.toFixed(d))
 
 export function fidelityText(f: Fidelity): string {
   if (f.n === 0) return 'no program of this run was both predicted and executed'
