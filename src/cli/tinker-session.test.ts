@@ -97,7 +97,6 @@ it('a chat endpoint as the world model, its tokens counted', async () => {
       expect(r).toEqual({
         belief: { alternatives: [{ kind: 'graded', p: 1, percentile: 0.25 }], shown: 0 },
         tokens: 100,
-        cpuS: 0,
       })
       const [long] = await Promise.all(p.predict([attempt(`x = "${'a'.repeat(6000)}"`)], signal))
       expect(long).toMatchObject({ cause: 'prediction', detail: expect.stringContaining('prediction.context') })
