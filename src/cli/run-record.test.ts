@@ -355,10 +355,9 @@ describe('a step’s line', () => {
       .split('\n')
       .map((l) => (JSON.parse(l) as StepMetrics).loopLagMs)
     expect(lags[1]).toBeGreaterThanOrEqual(1_400)
-    expect(lags[0]).toBeLessThan(lags[1]!)
     // A time, and no part of what a resumed run must repeat.
     expect(inspect(run, (l) => l.steps().every((s) => !('loopLagMs' in (s.record as object))))).toBe(true)
-    expect(log.filter((l) => l.startsWith('watchdog: a stuck thing has waited 1.'))).toHaveLength(1)
+    expect(log.filter((l) => l.startsWith('watchdog: a stuck thing has waited '))).toHaveLength(1)
     expect(log.join()).toMatch(/its ceiling; pending: a stuck thing/)
     await stuck
   }, 120_000)

@@ -88,7 +88,8 @@ describe('sqlite', () => {
     db.run('INSERT INTO t VALUES(2)')
     const started = performance.now()
     db.close()
-    expect(performance.now() - started).toBeLessThan(2_000)
+    // Far from the 20 s for which other statements wait.
+    expect(performance.now() - started).toBeLessThan(10_000)
     // It still sees what it began with; whoever opens now sees all.
     expect(reader.first('SELECT count(*) AS n FROM t')?.n).toBe(1)
     reader.exec('COMMIT')
