@@ -1,14 +1,10 @@
 import { existsSync } from 'node:fs'
-import { mkdir, rename, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type Command, InvalidArgumentError } from 'commander'
 import { ConfigError, MissingError, type Modality, messageOf, type Split, TaskError } from '../../core/index.ts'
 import { FileBoards } from '../../grading/index.ts'
-import { LIMIT_PROFILES } from '../../judge/index.ts'
-import { buildBoard } from '../../lab/boards/build.ts'
-import { checkBoard } from '../../lab/boards/check.ts'
-import { headroom } from '../../lab/headroom.ts'
-import { programScorer, RAW_BOARDS } from '../../lab/score-program.ts'
+import { RAW_BOARDS } from '../../lab/score-program.ts'
 import { validateTask } from '../../lab/validate.ts'
 import {
   BUILT_SUITES,
@@ -27,13 +23,14 @@ import {
   type SubmissionKind,
   suiteDigests,
   suiteDir,
-  type Task,
   type TaskCard,
 } from '../../tasks/index.ts'
 import { type CommandContext, countOf, Failed, pace, run } from '../command.ts'
 import { suiteOfId } from '../one-program.ts'
 import { artefactDir, dataDir, solutionsPython } from '../paths.ts'
-import { boardStore, inClone, openExecutor, openGrader, ownBoardsDir } from '../wiring.ts'
+import { boards, headroomOf } from '../task-boards.ts'
+import { aligned } from '../task-list.ts'
+import { boardStore, inClone, openGrader } from '../wiring.ts'
 
 /** Programs at a time where the work is executions. */
 const WIDTH = 2
@@ -89,12 +86,6 @@ interface SuiteOption {
   readonly suite?: BuiltSuite
 }
 
-/** Loads the named tasks, or the whole suite; what is not prepared is the error that names the fix. */
-async function load(suite: BuiltSuite, ids: readonly string[]): Promise<Task[]> {
-  const names = ids.length > 0 ? ids : catalogue(suite).map((e) => e.id)
-  return Promise.all(names.map((id) => loadTask(dataDir(), ids.length > 0 ? suiteOfId(id) : suite, id)))
-}
-
 interface ListRow {
   readonly id: string
   readonly suite: BuiltSuite
@@ -142,19 +133,6 @@ async function list({ out }: CommandContext, o: SuiteOption): Promise<void> {
     const done = rows.filter((r) => r.prepared).length
     return `${aligned([['id', 'suite', 'modality', 'split', 'metric', 'kind', 'rows', ''], ...lines])}\n${rows.length} tasks, ${done} prepared`
   })
-}
-
-/** Columns padded to their widest cell. */
-function aligned(rows: readonly (readonly string[])[]): string {
-  const width = rows[0]!.map((_, c) => Math.max(...rows.map((r) => r[c]!.length)))
-  return rows
-    .map((r) =>
-      r
-        .map((cell, c) => cell.padEnd(width[c]!))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
 }
 
 async function prepare(
@@ -313,58 +291,6 @@ async function validate(
   if (bad.length > 0) throw new Failed(`${bad.length} tasks are not clean`)
 }
 
-async function boards(
-  { out, signal }: CommandContext,
-  ids: readonly string[],
-  o: { check?: number; width: number },
-): Promise<void> {
-  for (const id of ids) suiteOfId(id, ['builtin'])
-  const tasks = await load('builtin', ids)
-  if (o.check !== undefined) return checkBoards(out, signal, tasks, o.check, o.width)
-  await using executor = await openExecutor({ workers: o.width })
-  const rows: { id: string; entries: number; failed: number }[] = []
-  const started = Date.now()
-  for (const task of tasks) {
-    out.progress(`${task.card.id}: ${pace(started, rows.length, tasks.length, 'tasks')}`)
-    const { file } = await buildBoard(task, executor, LIMIT_PROFILES.board, o.width, signal)
-    const path = join(ownBoardsDir(), task.ref.suite, `${task.card.id}.json`)
-    await mkdir(dirname(path), { recursive: true })
-    await writeFile(`${path}.part`, `${JSON.stringify(file)}\n`)
-    await rename(`${path}.part`, path)
-    const failed = file.left.filter((l) => !/^its errors are|^a fifth/.test(l.why)).length
-    rows.push({ id: task.card.id, entries: file.entries.length, failed })
-    out.log(`${task.card.id}: ${file.entries.length} entries, ${failed} recipes failed`)
-  }
-  out.result(rows, () => `${rows.length} leaderboards written to ${ownBoardsDir()}`)
-}
-
-async function checkBoards(
-  out: CommandContext['out'],
-  signal: AbortSignal,
-  tasks: readonly Task[],
-  share: number,
-  width: number,
-): Promise<void> {
-  await using executor = await openExecutor({ workers: width, cache: false })
-  await using grader = openGrader(RAW_BOARDS)
-  const store = boardStore()
-  const rows: { id: string; entries: number; checked: number; failed: number; detail: string }[] = []
-  const started = Date.now()
-  for (const task of tasks) {
-    out.progress(`${task.card.id}: ${pace(started, rows.length, tasks.length, 'tasks')}`)
-    const path = store.path(task.ref)
-    if (!path) throw new TaskError(`${task.card.id} has no leaderboard; run: wmrl tasks boards ${task.card.id}`)
-    const file = new FileBoards(dirname(dirname(path))).file(task.ref)
-    const c = await checkBoard(task, file, { share, executor, grader, limits: LIMIT_PROFILES.board, width, signal })
-    const detail = c.differences.map((d) => `${d.recipe}: ${d.why}`).join('; ')
-    rows.push({ id: c.id, entries: c.entries, checked: c.checked, failed: c.differences.length, detail })
-    if (detail) out.log(`${c.id}: ${detail}`)
-  }
-  const sum = (f: (r: (typeof rows)[number]) => number): number => rows.reduce((s, r) => s + f(r), 0)
-  out.result(rows, () => `${sum((r) => r.checked)} entries executed again, ${sum((r) => r.failed)} differ`)
-  if (sum((r) => r.failed) > 0) throw new Failed('shipped leaderboards are not reproduced here')
-}
-
 async function overlap({ out, signal }: CommandContext): Promise<void> {
   const suites = BUILT_SUITES.filter((s) => existsSync(join(dataDir(), s)))
   const cards: TaskCard[] = []
@@ -392,36 +318,4 @@ async function overlap({ out, signal }: CommandContext): Promise<void> {
       ].join('\n'),
   )
   if (across.length > 0) throw new Failed(`${across.length} pairs share data across splits or suites`)
-}
-
-async function headroomOf({ out, signal }: CommandContext, o: { programs: number; width: number }): Promise<void> {
-  const ids = catalogue('builtin').filter((e) => e.split !== 'heldout')
-  const tasks = (
-    await load(
-      'builtin',
-      ids.map((e) => e.id),
-    )
-  ).filter((t) => t.card.trainable)
-  await using executor = await openExecutor({ workers: o.width })
-  await using grader = openGrader(RAW_BOARDS)
-  const started = Date.now()
-  const h = await headroom(tasks, {
-    programs: o.programs,
-    width: o.width,
-    scorer: programScorer(executor, grader, LIMIT_PROFILES.demo),
-    boards: boardStore(),
-    signal,
-    progress: (done, of, cached) => out.progress(pace(started, done, of, 'programs', cached), { last: done === of }),
-  })
-  out.result(h, () =>
-    [
-      aligned([
-        ['task', 'best', 'valid', 'program'],
-        ...h.tasks.map((t) => [t.id, t.best.toFixed(2), `${t.valid}/${t.programs}`, t.bestProgram]),
-      ]),
-      '',
-      ...h.singles.slice(0, 5).map((s) => `${s.program}: mean ${s.mean.toFixed(3)}`),
-      `best single program ${h.bestSingle.program} ${h.bestSingle.mean.toFixed(3)}, gap ${h.gap.toFixed(3)}`,
-    ].join('\n'),
-  )
 }
