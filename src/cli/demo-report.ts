@@ -174,7 +174,7 @@ export function present(o: {
         ]
       : []),
     `with ${attempts} attempts, the last reading the result before it, feedback chooses:`,
-    `  before ${showInterval(further.before)}, after ${showInterval(further.after)}, gain ${showInterval(further.gain)}: ${verdictOf(further.gain)}`,
+    `  before ${showInterval(further.before)}, after ${showInterval(further.after)}, gain ${showInterval(further.gain)}${single ? '' : `: ${verdictOf(further.gain)}`}`,
     `  ${further.fixed.names.join(' and ')}, feedback chooses ${n(further.fixed.score)}${control ? `; difference to anchors alone ${showInterval(control.furtherDifference)}` : ''}`,
     `training executions ${executions} (attempts judged by execution ${attemptsExecuted}), predictions ${json.predictions}; training on executions alone would have judged ${allExecutedEquivalent}`,
     `saved, by what is billed: ${showBills(bill)}; pre-training of the shipped backbone used ${json.pretrainingExecutions ?? 'an unknown number of'} executions`,
