@@ -28,8 +28,8 @@ export function capacityHere(): Capacity {
 }
 
 /**
- * Share of its limit that a program takes at most, nearly always: of 23,600 programs under the limits of `demo` (2048 MiB) 999
- * in 1000 peaked below 555 MiB. All workers at their limit at once is a ceiling, no need.
+ * Share of its limit that a program takes at most, nearly always: the tasks' data are small. All workers at their limit at
+ * once is a ceiling, no need.
  */
 const USUAL = 1 / 4
 

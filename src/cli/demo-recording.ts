@@ -36,14 +36,8 @@ export async function verifyRows(
 ): Promise<void> {
   const chosen = rows.filter((r) => keyed('verify', r.task.id, contentHash(r.code)).next() < share)
   await using rt = await openRuntime({ cache: false })
-  const { executed } = makeJudges({
-    config,
-    pool: rt.pool,
-    executor: rt.executor,
-    grader: rt.grader,
-    nano,
-    keyWithRung: false,
-  })
+  const { pool, executor, grader } = rt
+  const { executed } = makeJudges({ config, pool, executor, grader, nano, keyWithRung: false })
   const again = await Promise.all(
     executed.judge(
       chosen.map(

@@ -39,6 +39,8 @@ export interface Fidelity {
     readonly spearman: number | null
     readonly mae: number | null
   }[]
+  /** Means of the tasks' correlations: what the world model was taught much of, and what little. */
+  readonly bySuite: readonly { readonly suite: string; readonly tasks: number; readonly spearman: number | null }[]
   readonly byThird: readonly {
     readonly third: number
     readonly n: number
@@ -99,6 +101,7 @@ export function fidelity(pairs: readonly FidelityPair[]): Fidelity {
     ece: null,
     curve: [],
     byTask: [],
+    bySuite: [],
     byThird: [],
   }
   if (rows.length === 0) return none
@@ -138,6 +141,10 @@ export function fidelity(pairs: readonly FidelityPair[]): Fidelity {
         spearman: within[tasks.indexOf(t)] ?? null,
         mae: mine.length > 0 ? mean(mine.map((r) => Math.abs(r.w - r.r))) : null,
       }
+    }),
+    bySuite: [...new Set(tasks.map(suiteOf))].sort().map((suite) => {
+      const mine = within.filter((_, i) => suiteOf(tasks[i]!) === suite)
+      return { suite, tasks: mine.length, spearman: some(mine) }
     }),
     byThird: [0, 1, 2].map((k) => {
       const mine = rows.filter((r) => third(r) === k)
@@ -192,3 +199,6 @@ function curve(rows: readonly Row[]): Fidelity['curve'] {
     .filter((m) => m.length > 0)
     .map((m) => ({ predicted: mean(m.map((r) => r.w)), executed: mean(m.map((r) => r.r)), n: m.length }))
 }
+
+/** Of `builtin/spam-mail`. */
+const suiteOf = (task: string): string => task.split('/')[0]!

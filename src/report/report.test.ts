@@ -105,6 +105,21 @@ describe('fidelity', () => {
     ])
     expect(f).toMatchObject({ n: 3, unscorable: 1, spearmanWithinTask: null, tasksWithoutCorrelation: 1 })
     expect(fidelity([]).n).toBe(0)
+    const both = fidelity(
+      ['builtin/a', 'small/b', 'small/c'].flatMap((task) =>
+        [0.1, 0.5, 0.9].map((p, i) => ({
+          task,
+          step: i + 1,
+          group: 0,
+          predicted: predicted(task === 'small/c' ? 1 - p : p),
+          executed: graded(p),
+        })),
+      ),
+    )
+    expect(both.bySuite).toEqual([
+      { suite: 'builtin', tasks: 1, spearman: expect.closeTo(1, 12) },
+      { suite: 'small', tasks: 2, spearman: expect.closeTo(0, 12) },
+    ])
     // By task, what the world model said that could not be read (failures row 60).
     const unread: Verdict = { source: 'predicted', unscorable: { cause: 'prediction', detail: 'x' }, cost: NO_COST }
     const g = fidelity([

@@ -63,6 +63,7 @@ export function fidelityText(f: Fidelity): string {
     `rank correlation within a task ${num(f.spearmanWithinTask)}, among valid programs ${num(f.spearmanAmongValid)} (${f.tasksWithoutCorrelation} tasks without one), within a group ${num(f.spearmanWithinGroup)} (${f.groupsWithoutCorrelation} groups without one)`,
     `signed R2 ${num(f.signedR2)}, mean absolute error ${num(f.mae)}, bias ${num(f.bias)}, calibration error of P(valid) ${num(f.ece)}`,
     ...f.curve.map((c) => `  predicted ${num(c.predicted, 2)}  executed ${num(c.executed, 2)}  n ${c.n}`),
+    ...f.bySuite.map((x) => `  suite ${x.suite}: ${x.tasks} tasks, rank correlation within a task ${num(x.spearman)}`),
     ...f.byThird.map(
       (t) => `  third ${t.third} of the run: n ${t.n}, rank correlation ${num(t.spearman)}, error ${num(t.mae)}`,
     ),

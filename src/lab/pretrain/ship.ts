@@ -206,7 +206,7 @@ async function fidelityOn(
   const predicted = await Promise.all(judge.judge(attempts, signal))
   return fidelity(
     usable.map((r, i) => ({
-      task: r.task,
+      task: `${r.suite}/${r.task}`,
       step: 1,
       predicted: predicted[i]!,
       executed: executedVerdict(d, tasks.get(r.task)!, r),
