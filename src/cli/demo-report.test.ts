@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { Verdict } from '../core/index.ts'
 import { NO_COST } from '../core/index.ts'
 import { loadConfig } from './config-file.ts'
-import { ATTEMPTS, type Evaluated, type Fixed, fixedTogether, present, type SeedResult } from './demo-report.ts'
+import { attemptsOf, type Evaluated, type Fixed, fixedTogether, present, type SeedResult } from './demo-report.ts'
 
 const graded = (score: number, scope: 'feedback' | 'final'): Verdict =>
   ({
@@ -106,7 +106,7 @@ test('gain and difference are paired over seeds, the distance to the best fixed 
   expect(d.toBestFixed!.difference!.mean).toBeCloseTo((0.7 - 0.8 + (2.6 / 3 - 0.6)) / 2, 12)
   expect(d.toBestFixed!.difference!.lo).not.toBeNull()
   expect(d.toBestFixed).toMatchObject({ name: 'linear', verdict: 'no difference' })
-  expect(d.further).toMatchObject({ attempts: ATTEMPTS(1), fixed: { names: ['linear', 'forest'] } })
+  expect(d.further).toMatchObject({ attempts: attemptsOf(1), fixed: { names: ['linear', 'forest'] } })
   expect(d.further!.gain!.mean).toBeCloseTo(0.2, 12)
   expect(d.anchorsOnly!.difference!.mean).toBeCloseTo((0.2 + 0.05 + 0.2) / 3, 12)
   expect(json).toMatchObject({ allExecutedEquivalent: 3 * 2 * 8 * 8, executions: 30 })

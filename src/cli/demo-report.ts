@@ -17,7 +17,7 @@ import type { RecordedRow } from './demo-recording.ts'
 import { backboneCard } from './session.ts'
 
 /** Attempts of a held-out sample: those that training had, and one more that reads the result of the one before. */
-export const ATTEMPTS = (trained: number): number => trained + 1
+export const attemptsOf = (trained: number): number => trained + 1
 
 export interface Evaluated {
   /** Null where nothing could be scored, percentile also where nothing was valid: missing is not zero. */
@@ -90,7 +90,7 @@ export function present(o: {
   const after = over((s) => s.after.score)
   const gain = single ? meanInterval(byTask(r[0]!)) : over((s) => minus(s.after.score, s.before.score))
   const { train } = o.first
-  const attempts = ATTEMPTS(train.turns)
+  const attempts = attemptsOf(train.turns)
   const further = {
     attempts,
     before: over((s) => s.before.furtherScore),

@@ -8,7 +8,7 @@ import type { RunConfig } from '../../train/index.ts'
 import { type CommandContext, Failed, run } from '../command.ts'
 import { loadConfig } from '../config-file.ts'
 import { demoDir, freshCache, keepRecording, type RecordedRow, recordedCopy, verifyRows } from '../demo-recording.ts'
-import { ATTEMPTS, type Evaluated, type Fixed, present, type SeedResult } from '../demo-report.ts'
+import { attemptsOf, type Evaluated, type Fixed, present, type SeedResult } from '../demo-report.ts'
 import { artefactDir, dataDir, runsDir, solutionsPython } from '../paths.ts'
 
 import { openRuntime, type Runtime } from '../runtime.ts'
@@ -203,7 +203,7 @@ async function oneSeed(
       {
         split: 'heldout',
         samples: SAMPLES,
-        turns: ATTEMPTS(config.train.turns),
+        turns: attemptsOf(config.train.turns),
         seed,
         key: 'demo',
         keyWithRung: false,
